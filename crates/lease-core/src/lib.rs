@@ -1,0 +1,20 @@
+//! The contract of a singleton lease store, and the executor that runs a job on exactly one instance.
+//!
+//! Start with [`LeaseStore`]: its documentation holds the rules S1 to S14 that every provider obeys. A service names one
+//! provider crate (`lease-sqlite`, `lease-postgres`, ..), which re-exports this one.
+
+pub mod clock;
+mod duration;
+mod error;
+mod lease;
+mod memory;
+mod name;
+mod store;
+
+pub use async_trait::async_trait;
+pub use duration::{DurationError, LeaseDuration};
+pub use error::{ErrorKind, Operation, StoreError};
+pub use lease::{Acquisition, FencingToken, Holder, LossReason, Renewal, Term};
+pub use memory::MemoryLeaseStore;
+pub use name::{LeaseName, NameError, NameRule, OwnerId};
+pub use store::{LeaseStore, Wakeup};
