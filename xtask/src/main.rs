@@ -1,2 +1,36 @@
-//! The workspace's own commands.
-fn main() {}
+//! The workspace's own commands, `cargo xtask <verb>`: each is what a person runs, and what the gate runs.
+
+mod providers;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The workspace's own commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run every test that this machine can run, tidy among them.
+    Test(test::Arguments),
+    /// Check what a compiler does not: rules without a test, files in the wrong room, arrows that point the wrong way.
+    Tidy,
+    /// List the providers, as their crates describe themselves.
+    Providers(providers::Arguments),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Arguments::parse().verb {
+        Verb::Test(arguments) => test::run(&arguments),
+        Verb::Tidy => tidy::run(),
+        Verb::Providers(arguments) => providers::run(&arguments),
+    }
+}
