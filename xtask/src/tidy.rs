@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks, each a function from text to findings.
 
 mod arrows;
+mod cases;
 mod finding;
 mod functions;
 mod layout;

@@ -1,12 +1,12 @@
-//! Checks that the contract and its tests agree: no rule without a test, no case without a rule, no case that never runs.
+//! Checks that the contract and its tests agree: no rule without a test, no case without a rule, no rule that does not exist.
 
 use std::collections::BTreeSet;
 
 use crate::{
     tidy::{
+        cases::{self, Case},
         finding::Finding,
         functions::{Function, cited, functions},
-        syntax::words,
     },
     workspace::SourceFile,
 };
@@ -15,34 +15,20 @@ use crate::{
 const STORE: &str = "crates/lease-core/src/store.rs";
 const EXECUTOR: &str = "crates/lease-core/src/executor.rs";
 
-/// The rooms that the rules are shown in.
-const CASES: &str = "crates/lease-conformance/src/cases/";
-const SUITE: &str = "crates/lease-conformance/src/suite.rs";
+/// The room whose tests show the executor's rules.
 const CORE: &str = "crates/lease-core/";
 
 /// Everything that this file checks.
 pub(super) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let text = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str());
-    let under = |folder: &'static str| files.iter().filter(move |file| file.is_rust() && file.path.starts_with(folder));
+    let core = files.iter().filter(|file| file.is_rust() && file.path.starts_with(CORE));
 
-    let cases: Vec<Case> = under(CASES).flat_map(cases).collect();
-    let tests = under(CORE).flat_map(functions).filter(|function| function.is_test).collect::<Vec<_>>();
+    let cases = cases::cases(files);
+    let tests = core.flat_map(functions).filter(|function| function.is_test).collect::<Vec<_>>();
     let mut findings = check_cases(&rules(text(STORE), 'S'), &cases);
-    findings.extend(check_suite(text(SUITE), &cases));
+    findings.extend(cases::check(files, &cases));
     findings.extend(check_executor(&rules(text(EXECUTOR), 'E'), &tests));
     findings
-}
-
-/// A conformance case and where it is written.
-#[derive(Debug)]
-struct Case {
-    path: String,
-    function: Function,
-}
-
-fn cases(file: &SourceFile) -> Vec<Case> {
-    let public = functions(file).into_iter().filter(|function| function.is_public_async);
-    public.map(|function| Case { path: file.path.clone(), function }).collect()
 }
 
 /// The ids of the rules that a document lists.
@@ -54,25 +40,19 @@ fn rules(text: &str, prefix: char) -> BTreeSet<String> {
 fn check_cases(rules: &BTreeSet<String>, cases: &[Case]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut shown = BTreeSet::new();
-    for Case { path, function } in cases {
+    for case in cases {
+        let function = &case.function;
         let named = cited(&function.documentation, 'S');
         if !named.first().is_some_and(|first| function.documentation.starts_with(first)) {
             let message = format!("the documentation of case `{}` must start with its rule's number", function.name);
-            findings.push(Finding::at(path, function.line, message));
+            findings.push(case.finding(message));
         }
         let unknown = named.iter().filter(|rule| !rules.contains(*rule));
-        findings.extend(unknown.map(|rule| Finding::at(path, function.line, format!("there is no rule {rule}"))));
+        findings.extend(unknown.map(|rule| case.finding(format!("there is no rule {rule}"))));
         shown.extend(named);
     }
     findings.extend(without_test(STORE, rules, &shown, "conformance case"));
     findings
-}
-
-fn check_suite(suite: &str, cases: &[Case]) -> Vec<Finding> {
-    let listed = words(suite);
-    let left_out = cases.iter().filter(|case| !listed.contains(&case.function.name));
-    let message = |name: &str| format!("case `{name}` is left out by `{SUITE}` and never runs");
-    left_out.map(|case| Finding::at(&case.path, case.function.line, message(&case.function.name))).collect()
 }
 
 fn check_executor(rules: &BTreeSet<String>, tests: &[Function]) -> Vec<Finding> {
@@ -99,7 +79,7 @@ mod tests {
         "/// - **S1 exclusion.** At most one.\n///   More.\n/// - **S2 clock.** The database's.\n/// - **not a rule**";
 
     fn case(text: &str) -> Vec<Case> {
-        cases(&SourceFile::new("cases/a.rs", text))
+        cases::cases_of(&SourceFile::new("cases/a.rs", text))
     }
 
     fn lines(findings: &[Finding]) -> Vec<String> {
@@ -131,13 +111,6 @@ mod tests {
             "cases/a.rs:6: there is no rule S9",
         ];
         assert_eq!(lines(&found), expected);
-    }
-
-    #[test]
-    fn a_case_that_the_suite_leaves_out_is_found() {
-        let suite = "macro_rules! suite { () => { case!(a) } } // b";
-        let found = check_suite(suite, &case("pub async fn a() {}\npub async fn b() {}\nasync fn helper() {}"));
-        assert_eq!(lines(&found), [format!("cases/a.rs:2: case `b` is left out by `{SUITE}` and never runs")]);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Checks on Rust's tokens, so that a comment or a string is never taken for code.
 
-use std::collections::BTreeSet;
-
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::{tidy::finding::Finding, workspace::SourceFile};
@@ -17,21 +15,8 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Every word of the code, comments and strings aside.
-pub(super) fn words(text: &str) -> BTreeSet<String> {
-    let mut words = BTreeSet::new();
-    let identifiers = &mut |tokens: &[TokenTree]| {
-        let identifiers = tokens.iter().filter(|token| matches!(token, TokenTree::Ident(_)));
-        words.extend(identifiers.map(ToString::to_string));
-    };
-    if let Ok(stream) = text.parse() {
-        walk(stream, identifiers);
-    }
-    words
-}
-
 /// Calls `visit` with every group's tokens, the outermost first.
-fn walk(stream: TokenStream, visit: &mut impl FnMut(&[TokenTree])) {
+pub(super) fn walk(stream: TokenStream, visit: &mut impl FnMut(&[TokenTree])) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     visit(&tokens);
     for token in tokens {
