@@ -106,6 +106,11 @@ pub async fn sleep_until(deadline: LocalInstant, step: Duration) {
     }
 }
 
+/// How long this machine has been suspended since the clock was first read.
+pub(crate) fn suspended_time() -> Duration {
+    suspended::total()
+}
+
 const CENTURY: Duration = Duration::from_hours(24 * 36_525);
 
 fn saturating_add(instant: Instant, duration: Duration) -> Instant {

@@ -6,14 +6,20 @@
 pub mod clock;
 mod duration;
 mod error;
+mod executor;
 mod lease;
 mod memory;
 mod name;
 mod store;
+mod telemetry;
 
 pub use async_trait::async_trait;
 pub use duration::{DurationError, LeaseDuration};
 pub use error::{ErrorKind, Operation, StoreError};
+pub use executor::{
+    AcquireError, HeldLease, Job, Leadership, LeaseGuard, NotHeld, OnOverrun, OptionsError, RunError, ShutdownReport,
+    SingletonExecutor, SingletonOptions, Step, StopReason, TryRun,
+};
 pub use lease::{Acquisition, FencingToken, Holder, LossReason, Renewal, Term};
 pub use memory::MemoryLeaseStore;
 pub use name::{LeaseName, NameError, NameRule, OwnerId};

@@ -1,0 +1,193 @@
+//! When things happen: the deadline, the stop point, renewals, retries and a standby's looks. Pure arithmetic.
+
+use std::time::Duration;
+
+use crate::{LeaseDuration, clock::LocalInstant};
+
+/// The longest time between two readings of the clock while a job runs (E2).
+const MAX_CLOCK_STEP: Duration = Duration::from_millis(250);
+
+/// The shortest pause between two attempts.
+const FIRST_FLOOR: Duration = Duration::from_millis(10);
+
+/// A standby looks at most this long after the holder's expiry, so that many standbys do not look in the same instant.
+const EXPIRY_SPREAD: Duration = Duration::from_millis(8);
+
+/// The checked times of one executor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) duration: LeaseDuration,
+    pub(crate) renew_interval: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) margin: Duration,
+    pub(crate) poll_interval: Duration,
+    pub(crate) operation_timeout: Duration,
+}
+
+impl Schedule {
+    /// The instant at which a job must have stopped, when the call that granted or renewed its lease was sent after `anchor` (E2).
+    pub(crate) fn deadline(&self, anchor: LocalInstant) -> LocalInstant {
+        anchor + self.duration.as_duration().saturating_sub(self.margin)
+    }
+
+    /// The instant at which a job is told to stop (E3).
+    pub(crate) fn stop_point(&self, deadline: LocalInstant) -> LocalInstant {
+        deadline.checked_sub(self.grace).unwrap_or(deadline)
+    }
+
+    /// The instant at which the lease has lapsed at the latest, when the deadline was counted from its last renewal.
+    pub(crate) fn lapse(&self, deadline: LocalInstant) -> LocalInstant {
+        deadline + self.margin
+    }
+
+    /// The longest time between two readings of the clock: no timer is trusted over it (E2).
+    pub(crate) fn clock_step(&self) -> Duration {
+        (self.grace / 4).clamp(Duration::from_millis(1), MAX_CLOCK_STEP)
+    }
+
+    /// The instant of the next renewal after one that was sent at `anchor`: up to a tenth early.
+    pub(crate) fn next_renewal(&self, anchor: LocalInstant) -> LocalInstant {
+        anchor + early(self.renew_interval, 10)
+    }
+
+    /// The pause before a failed renewal is tried again, after `failures` failures in a row.
+    pub(crate) fn retry_pause(&self, failures: u32) -> Duration {
+        let longest = self.renew_interval / 2;
+        early(doubled(FIRST_FLOOR, failures.saturating_sub(1)).min(longest), 2)
+    }
+
+    /// The time that one call may take when its answer is of no use after `until`.
+    pub(crate) fn call_limit(&self, until: LocalInstant) -> Duration {
+        self.operation_timeout.min(until.remaining())
+    }
+
+    /// The pause before a standby looks again, the floor excepted: until the holder's expiry or for the poll interval.
+    pub(crate) fn standby_pause(&self, remaining: Duration) -> Duration {
+        if remaining < self.poll_interval {
+            remaining + EXPIRY_SPREAD.mul_f64(fastrand::f64())
+        } else {
+            early(self.poll_interval, 10)
+        }
+    }
+}
+
+/// The least pause between two attempts: it doubles from 10 ms to a limit while attempts come faster than it allows, and starts
+/// again once one did not (E5).
+#[derive(Debug)]
+pub(crate) struct Floor {
+    current: Duration,
+    limit: Duration,
+}
+
+impl Floor {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { current: FIRST_FLOOR.min(limit), limit }
+    }
+
+    /// The pause until the next attempt, when `natural` would be wanted.
+    pub(crate) fn lift(&mut self, natural: Duration) -> Duration {
+        if natural >= self.current {
+            self.reset();
+            return natural;
+        }
+        self.next()
+    }
+
+    /// The least pause, which is doubled for the next time.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.current;
+        self.current = pause.saturating_mul(2).min(self.limit);
+        pause
+    }
+
+    /// The least pause at this moment.
+    pub(crate) fn current(&self) -> Duration {
+        self.current
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.current = FIRST_FLOOR.min(self.limit);
+    }
+}
+
+/// `duration`, or up to its `part`th part less.
+fn early(duration: Duration, part: u32) -> Duration {
+    duration.saturating_sub((duration / part).mul_f64(fastrand::f64()))
+}
+
+fn doubled(duration: Duration, times: u32) -> Duration {
+    duration.saturating_mul(2_u32.saturating_pow(times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn schedule() -> Schedule {
+        Schedule {
+            duration: LeaseDuration::new(30 * SECOND).unwrap(),
+            renew_interval: 7 * SECOND,
+            grace: 5 * SECOND,
+            margin: SECOND,
+            poll_interval: 2 * SECOND,
+            operation_timeout: 4 * SECOND,
+        }
+    }
+
+    /// E2, E3: the margin comes off the duration, the grace off the deadline, and the lapse is one margin after it.
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_and_the_stop_point_are_counted_from_the_anchor() {
+        let anchor = LocalInstant::now();
+        let deadline = schedule().deadline(anchor);
+        assert_eq!(deadline, anchor + 29 * SECOND);
+        assert_eq!(schedule().stop_point(deadline), anchor + 24 * SECOND);
+        assert_eq!(schedule().lapse(deadline), anchor + 30 * SECOND);
+    }
+
+    /// E2: the clock is read again at least every min(grace / 4, 250 ms).
+    #[test]
+    fn the_clock_step_is_bounded() {
+        assert_eq!(schedule().clock_step(), Duration::from_millis(250));
+        let hasty = Schedule { grace: Duration::from_millis(100), ..schedule() };
+        assert_eq!(hasty.clock_step(), Duration::from_millis(25));
+    }
+
+    /// E4: a renewal is up to a tenth early and never late; retries double up to half an interval; no call outlives its use.
+    #[tokio::test(start_paused = true)]
+    async fn renewals_come_early_and_retries_slow_down() {
+        let anchor = LocalInstant::now();
+        for _ in 0..200 {
+            let next = schedule().next_renewal(anchor);
+            assert!(next <= anchor + 7 * SECOND && next >= anchor + Duration::from_millis(6300));
+            let pause = schedule().retry_pause(1);
+            assert!(pause >= Duration::from_millis(5) && pause <= Duration::from_millis(10));
+            let pause = schedule().retry_pause(1000);
+            assert!(pause >= Duration::from_millis(1750) && pause <= Duration::from_millis(3500));
+        }
+        assert_eq!(schedule().call_limit(anchor + 3 * SECOND), 3 * SECOND);
+        assert_eq!(schedule().call_limit(anchor + 9 * SECOND), 4 * SECOND);
+    }
+
+    /// E5: a standby looks at the holder's expiry when that comes before its poll interval, and never before.
+    #[test]
+    fn a_standby_looks_at_the_expiry_or_at_its_interval() {
+        for _ in 0..200 {
+            let pause = schedule().standby_pause(SECOND);
+            assert!(pause >= SECOND && pause <= SECOND + EXPIRY_SPREAD);
+            let pause = schedule().standby_pause(20 * SECOND);
+            assert!(pause <= 2 * SECOND && pause >= Duration::from_millis(1800));
+        }
+    }
+
+    /// E5: the floor doubles from 10 ms to its limit while it is needed, and starts again once it is not.
+    #[test]
+    fn the_floor_doubles_while_it_is_needed() {
+        let mut floor = Floor::new(Duration::from_millis(50));
+        let pauses: Vec<_> = (0..5).map(|_| floor.lift(Duration::ZERO).as_millis()).collect();
+        assert_eq!(pauses, [10, 20, 40, 50, 50]);
+        assert_eq!(floor.lift(SECOND), SECOND);
+        assert_eq!(floor.lift(Duration::ZERO).as_millis(), 10);
+    }
+}
