@@ -2,6 +2,7 @@
 
 mod arrows;
 mod cases;
+mod examples;
 mod finding;
 mod functions;
 mod layout;
@@ -44,6 +45,7 @@ fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     findings.extend(arrows::check(&arrows::crates(workspace)?));
     findings.extend(layout::check(workspace, &files)?);
     findings.extend(rules::check(&files));
+    findings.extend(examples::check(&files));
     Ok(findings)
 }
 
