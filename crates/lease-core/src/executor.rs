@@ -28,6 +28,7 @@ mod held;
 mod job;
 mod leadership;
 mod options;
+mod outcome;
 mod owner;
 mod schedule;
 mod slot;
@@ -44,9 +45,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub(crate) use self::contend::NoGrant;
 pub use self::{
     held::{HeldLease, LeaseGuard, NotHeld},
-    job::{AcquireError, Job, RunError, TryRun},
+    job::Job,
     leadership::{Leadership, Step},
     options::{OnOverrun, OptionsError, SingletonOptions},
+    outcome::{AcquireError, RunError, TryRun},
     term::StopReason,
 };
 use self::{owner::OwnerMint, schedule::Schedule, slot::Slots, term::TermState};

@@ -1,7 +1,6 @@
 //! The forms in which a named job runs.
 
 use std::{
-    error, fmt,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -10,7 +9,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    HeldLease, Holder, Leadership, LeaseGuard, LeaseName, StopReason, StoreError,
+    AcquireError, HeldLease, Leadership, LeaseGuard, LeaseName, RunError, StopReason, TryRun,
     clock::{self, LocalInstant},
     executor::{
         Shared,
@@ -23,7 +22,8 @@ use crate::{
 
 /// A named job that runs on one instance at a time, from [`SingletonExecutor::job`](crate::SingletonExecutor::job).
 ///
-/// A clone is cheap and names the same job. Every form must be awaited within a tokio runtime.
+/// A clone is cheap and names the same job. The futures borrow nothing, so they can be spawned; each must be awaited within a tokio
+/// runtime.
 #[derive(Clone, Debug)]
 pub struct Job {
     shared: Arc<Shared>,
@@ -74,7 +74,68 @@ impl Job {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run<F, Fut>(&self, job: F) -> Result<Fut::Output, RunError>
+    pub fn run<F, Fut>(&self, job: F) -> impl Future<Output = Result<Fut::Output, RunError>> + Send + use<F, Fut>
+    where
+        F: FnMut(HeldLease) -> Fut + Send + 'static,
+        Fut: Future + Send + 'static,
+        Fut::Output: Send + 'static,
+    {
+        self.clone().run_again(job)
+    }
+
+    /// Runs `job` once, if its lease is free now.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Stopped`] when the job was dropped, with the reason; [`RunError::Store`] when the store could not answer; else as
+    /// for [`run`](Self::run). A job that returns within its grace time has [`Ran`](TryRun::Ran).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`run`](Self::run).
+    pub fn try_run<F, Fut>(
+        &self,
+        job: F,
+    ) -> impl Future<Output = Result<TryRun<Fut::Output>, RunError>> + Send + use<F, Fut>
+    where
+        F: FnOnce(HeldLease) -> Fut + Send + 'static,
+        Fut: Future + Send + 'static,
+        Fut::Output: Send + 'static,
+    {
+        self.clone().run_once(job)
+    }
+
+    /// Acquires the lease into the caller's own hands, waiting at most `limit`: none waits for ever, zero tries once.
+    ///
+    /// At least one whole try is made and the last one begins at the limit, so the call may take an operation timeout longer.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::HeldElsewhere`] when the limit has passed; [`AcquireError::Store`] when the last try failed, or for a permanent
+    /// error before the store's first answer; [`AcquireError::ShutDown`] after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// A grant that arrives after the future was dropped is released.
+    pub fn acquire(
+        &self,
+        limit: Option<Duration>,
+    ) -> impl Future<Output = Result<LeaseGuard, AcquireError>> + Send + use<> {
+        self.clone().acquire_within(limit)
+    }
+
+    /// Contends for the lease in the background from now on, for services that ask whether they lead.
+    ///
+    /// Whatever the store answers, it is tried again. Dropping the [`Leadership`] gives the lease up.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn leadership(&self) -> Leadership {
+        Leadership::start(Arc::clone(&self.shared), self.name.clone())
+    }
+
+    async fn run_again<F, Fut>(self, job: F) -> Result<Fut::Output, RunError>
     where
         F: FnMut(HeldLease) -> Fut + Send + 'static,
         Fut: Future + Send + 'static,
@@ -102,17 +163,7 @@ impl Job {
         }
     }
 
-    /// Runs `job` once, if its lease is free now.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Stopped`] when the job was dropped, with the reason; [`RunError::Store`] when the store could not answer; else as
-    /// for [`run`](Self::run). A job that returns within its grace time has [`Ran`](TryRun::Ran).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`run`](Self::run).
-    pub async fn try_run<F, Fut>(&self, job: F) -> Result<TryRun<Fut::Output>, RunError>
+    async fn run_once<F, Fut>(self, job: F) -> Result<TryRun<Fut::Output>, RunError>
     where
         F: FnOnce(HeldLease) -> Fut + Send + 'static,
         Fut: Future + Send + 'static,
@@ -133,19 +184,7 @@ impl Job {
         }
     }
 
-    /// Acquires the lease into the caller's own hands, waiting at most `limit`: none waits for ever, zero tries once.
-    ///
-    /// At least one whole try is made and the last one begins at the limit, so the call may take an operation timeout longer.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::HeldElsewhere`] when the limit has passed; [`AcquireError::Store`] when the last try failed, or for a permanent
-    /// error before the store's first answer; [`AcquireError::ShutDown`] after a shutdown.
-    ///
-    /// # Cancel safety
-    ///
-    /// A grant that arrives after the future was dropped is released.
-    pub async fn acquire(&self, limit: Option<Duration>) -> Result<LeaseGuard, AcquireError> {
+    async fn acquire_within(self, limit: Option<Duration>) -> Result<LeaseGuard, AcquireError> {
         let patience = match limit {
             None => Patience::Forever,
             Some(limit) if limit.is_zero() => Patience::Once,
@@ -161,17 +200,6 @@ impl Job {
             let _ = answer.send(supervised.released);
         });
         Ok(LeaseGuard::new(lease, done, released))
-    }
-
-    /// Contends for the lease in the background from now on, for services that ask whether they lead.
-    ///
-    /// Whatever the store answers, it is tried again. Dropping the [`Leadership`] gives the lease up.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime.
-    pub fn leadership(&self) -> Leadership {
-        Leadership::start(Arc::clone(&self.shared), self.name.clone())
     }
 
     /// After a term that hardly lasted, waits a little before the next.
@@ -228,113 +256,5 @@ impl<T: Send + 'static> Running<T> {
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         self.state.request_stop(StopReason::Abandoned);
-    }
-}
-
-/// The answer of [`Job::try_run`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "the job may not have run"]
-pub enum TryRun<T> {
-    /// The job ran here, with this value.
-    Ran(T),
-    /// The job did not run, for its lease is held.
-    HeldElsewhere(Holder),
-}
-
-/// Why a job did not run to its end.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The executor was shut down.
-    ShutDown,
-    /// The store could not answer.
-    Store(StoreError),
-    /// The job, or the heartbeat, panicked with this message.
-    Panicked(String),
-    /// The job was told to stop, and dropped.
-    Stopped(StopReason),
-    /// The job had not ended when the shutdown gave it up; its lease lapses.
-    DidNotStop,
-    /// The lease is held elsewhere.
-    HeldElsewhere(Holder),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ShutDown => f.write_str("the executor was shut down"),
-            Self::Store(_) => f.write_str("the lease store could not answer"),
-            Self::Panicked(message) => write!(f, "the job panicked: {message}"),
-            Self::Stopped(reason) => write!(f, "the job was stopped: {reason}"),
-            Self::DidNotStop => f.write_str("the job did not stop within its grace time"),
-            Self::HeldElsewhere(holder) => write_held(f, holder),
-        }
-    }
-}
-
-impl error::Error for RunError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<NoGrant> for RunError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
-        }
-    }
-}
-
-/// Why a lease was not acquired.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The lease is held elsewhere, and the limit has passed.
-    HeldElsewhere(Holder),
-    /// The store could not answer.
-    Store(StoreError),
-    /// The executor was shut down.
-    ShutDown,
-}
-
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::HeldElsewhere(holder) => write_held(f, holder),
-            Self::Store(_) => f.write_str("the lease store could not answer"),
-            Self::ShutDown => f.write_str("the executor was shut down"),
-        }
-    }
-}
-
-impl error::Error for AcquireError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<NoGrant> for AcquireError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
-        }
-    }
-}
-
-fn write_held(f: &mut fmt::Formatter<'_>, holder: &Holder) -> fmt::Result {
-    match &holder.owner {
-        Some(owner) => write!(f, "the lease is held by {owner} for another {:?}", holder.remaining),
-        None => write!(f, "the lease is held for another {:?}", holder.remaining),
     }
 }
