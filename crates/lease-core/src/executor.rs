@@ -179,7 +179,7 @@ impl Shared {
     }
 }
 
-/// A term that a shutdown has to wait for.
+/// A term that a shutdown has to wait for. A supervisor that goes down with its runtime leaves nothing held.
 struct Active {
     shared: Arc<Shared>,
     state: Arc<TermState>,
@@ -187,6 +187,7 @@ struct Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
+        self.state.end();
         self.shared.active().retain(|state| !Arc::ptr_eq(state, &self.state));
     }
 }

@@ -92,6 +92,14 @@ impl MemoryLeaseStore {
         }
     }
 
+    /// Forces the holder of `name` out: the row names no owner, and nobody may have the lease until it would have expired.
+    pub fn force_out(&self, name: &LeaseName) {
+        if let Some(row) = self.rows().get_mut(name) {
+            row.owner = None;
+            row.token += 1;
+        }
+    }
+
     fn rows(&self) -> MutexGuard<'_, HashMap<LeaseName, Row>> {
         self.0.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

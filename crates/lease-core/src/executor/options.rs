@@ -256,7 +256,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn refusal(options: SingletonOptions) -> String {
+    fn refusal(options: &SingletonOptions) -> String {
         options.schedule().unwrap_err().to_string()
     }
 
@@ -285,12 +285,12 @@ mod tests {
                 .renew_interval(Duration::from_millis(renew_millis))
         };
         assert!(options(2000).schedule().is_ok());
-        let message = refusal(options(2001));
+        let message = refusal(&options(2001));
         for part in ["3 x renew_interval", "2.001s", "grace 3s", "margin 1s", "duration 10s"] {
             assert!(message.contains(part), "{message:?} lacks {part:?}");
         }
         assert!(options(6000).tight_schedule(true).schedule().is_ok());
-        assert!(refusal(options(6001).tight_schedule(true)).contains("renew_interval 6.001s"));
+        assert!(refusal(&options(6001).tight_schedule(true)).contains("renew_interval 6.001s"));
         assert!(options(u64::MAX).schedule().is_err());
     }
 
@@ -299,22 +299,22 @@ mod tests {
     fn the_margin_covers_clocks_that_differ() {
         let options = |margin| SingletonOptions::enabled().duration(seconds(60)).margin(Duration::from_micros(margin));
         assert!(options(60_000).schedule().is_ok());
-        assert!(refusal(options(59_999)).contains("margin 59.999ms"));
+        assert!(refusal(&options(59_999)).contains("margin 59.999ms"));
         let short = |margin| SingletonOptions::enabled().duration(seconds(3)).margin(Duration::from_millis(margin));
         assert!(short(20).schedule().is_ok());
-        assert!(refusal(short(19)).contains("margin 19ms"));
+        assert!(refusal(&short(19)).contains("margin 19ms"));
     }
 
     /// E8, CF-01, CF-03
     #[test]
     fn nothing_may_be_zero() {
         let enabled = SingletonOptions::enabled;
-        assert!(refusal(enabled().duration(Duration::ZERO)).contains("duration"));
-        assert!(refusal(enabled().renew_interval(Duration::ZERO)).contains("renew_interval 0ns"));
-        assert!(refusal(enabled().grace(Duration::ZERO)).contains("grace 0ns"));
-        assert!(refusal(enabled().margin(Duration::ZERO)).contains("margin 0ns"));
-        assert!(refusal(enabled().poll_interval(Duration::ZERO)).contains("poll_interval 0ns"));
-        assert!(refusal(enabled().operation_timeout(Duration::ZERO)).contains("operation_timeout 0ns"));
-        assert!(refusal(enabled().duration(Duration::from_secs(400 * 86_400))).contains("365 days"));
+        assert!(refusal(&enabled().duration(Duration::ZERO)).contains("duration"));
+        assert!(refusal(&enabled().renew_interval(Duration::ZERO)).contains("renew_interval 0ns"));
+        assert!(refusal(&enabled().grace(Duration::ZERO)).contains("grace 0ns"));
+        assert!(refusal(&enabled().margin(Duration::ZERO)).contains("margin 0ns"));
+        assert!(refusal(&enabled().poll_interval(Duration::ZERO)).contains("poll_interval 0ns"));
+        assert!(refusal(&enabled().operation_timeout(Duration::ZERO)).contains("operation_timeout 0ns"));
+        assert!(refusal(&enabled().duration(Duration::from_secs(400 * 86_400))).contains("365 days"));
     }
 }

@@ -1,1 +1,10 @@
-//! tests
+//! The executor's rules with paused time and a scripted store: no database and no real waiting.
+
+mod acquire;
+mod contention;
+mod disabled;
+mod leadership;
+mod renewal;
+mod script;
+mod shutdown;
+mod stop_chain;
