@@ -9,8 +9,7 @@ use crate::{
 };
 
 /// What every provider has, relative to its crate.
-const REQUIRED: [&str; 12] = [
-    "README.md",
+const REQUIRED: [&str; 11] = [
     "src/lib.rs",
     "src/config.rs",
     "src/store.rs",
