@@ -1,0 +1,288 @@
+//! What must be true of a history: S1, S6, and that a renewal keeps its token.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error, fmt,
+    time::Duration,
+};
+
+use super::{Outcome, Record, Verb};
+
+/// What a sound history consisted of, so that a test can tell that enough has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// All calls.
+    pub operations: u64,
+    /// Acquisitions that were granted.
+    pub grants: u64,
+    /// Acquisitions that were refused.
+    pub refusals: u64,
+    /// Renewals that were made.
+    pub renewals: u64,
+    /// Renewals that were refused.
+    pub losses: u64,
+    /// Releases by the owner.
+    pub releases: u64,
+    /// Grants of a lease that its former owner had let run out.
+    pub takeovers: u64,
+    /// Calls that were dropped before they were answered.
+    pub dropped: u64,
+    /// Calls that were answered by an error.
+    pub failed: u64,
+}
+
+/// An interval during which an owner certainly had a lease, in nanoseconds of the host's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Claim {
+    /// The owner.
+    pub owner: String,
+    /// When the answer to its acquisition or renewal came.
+    pub from: u64,
+    /// When that may have run out, or when the owner made a call that may have ended it.
+    pub until: u64,
+}
+
+/// How a history broke the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Two owners certainly had one lease at the same time (S1).
+    TwoOwners {
+        /// The lease.
+        name: String,
+        /// The one that had it first.
+        first: Claim,
+        /// The one that had it as well.
+        second: Claim,
+    },
+    /// A lease was granted while another owner certainly had it (S1).
+    GrantedWhileHeld {
+        /// The lease.
+        name: String,
+        /// The one that had it.
+        holder: Claim,
+        /// The call that was granted it.
+        grant: Box<Record>,
+    },
+    /// An acquisition that was made after another had been answered got no greater token, or two got the same (S6).
+    TokenDidNotRise {
+        /// The acquisition that was answered first.
+        earlier: Box<Record>,
+        /// The one with the token that should be greater.
+        later: Box<Record>,
+    },
+    /// A renewal answered another token than the grant of its term (S4).
+    TokenChanged {
+        /// The grant's token.
+        granted: i64,
+        /// The renewal.
+        renewal: Box<Record>,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TwoOwners { name, first, second } => {
+                write!(f, "S1: two owners had {name:?} at once: {first:?} and {second:?}")
+            }
+            Self::GrantedWhileHeld { name, holder, grant } => {
+                write!(f, "S1: {name:?} was granted while {holder:?} had it: {grant:?}")
+            }
+            Self::TokenDidNotRise { earlier, later } => {
+                write!(f, "S6: the token did not rise from {earlier:?} to {later:?}")
+            }
+            Self::TokenChanged { granted, renewal } => {
+                write!(f, "S4: the term of token {granted} was renewed with another: {renewal:?}")
+            }
+        }
+    }
+}
+
+impl error::Error for Violation {}
+
+/// Checks a history, in whatever order its records are.
+///
+/// `tolerance` is how much faster the database's clock may run than the host's within the longest lease of the history.
+///
+/// # Errors
+///
+/// The first [`Violation`] that was found.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lease_conformance::history::{check, Outcome, Record, Verb};
+///
+/// let acquire = |owner: &str, token, called| Record {
+///     process: 0, task: 0, owner: owner.to_owned(), name: "job".to_owned(), verb: Verb::Acquire,
+///     called, returned: called + 1_000, duration_millis: 10, outcome: Outcome::Done, token: Some(token),
+/// };
+/// let tolerance = Duration::from_micros(10);
+/// assert!(check(&[acquire("a", 1, 0), acquire("b", 2, 20_000_000)], tolerance).is_ok());
+/// let violation = check(&[acquire("a", 1, 0), acquire("b", 2, 5_000_000)], tolerance).unwrap_err();
+/// assert!(violation.to_string().starts_with("S1: two owners"));
+/// ```
+pub fn check(records: &[Record], tolerance: Duration) -> Result<Summary, Violation> {
+    let tolerance = u64::try_from(tolerance.as_nanos()).unwrap_or(u64::MAX);
+    let mut names: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        names.entry(&record.name).or_default().push(record);
+    }
+    let mut summary = count(records);
+    for (name, mut records) in names {
+        records.sort_by_key(|record| record.called);
+        let claims = claims(&records, tolerance)?;
+        check_exclusion(name, &records, &claims)?;
+        check_tokens(&records, tolerance)?;
+        summary.takeovers += takeovers(&records);
+    }
+    Ok(summary)
+}
+
+fn count(records: &[Record]) -> Summary {
+    let mut summary = Summary::default();
+    for record in records {
+        summary.operations += 1;
+        let counter = match (record.outcome, record.verb) {
+            (Outcome::Done, Verb::Acquire) => &mut summary.grants,
+            (Outcome::Refused, Verb::Acquire) => &mut summary.refusals,
+            (Outcome::Done, Verb::Renew) => &mut summary.renewals,
+            (Outcome::Refused, Verb::Renew) => &mut summary.losses,
+            (Outcome::Done, Verb::Release) => &mut summary.releases,
+            (Outcome::Refused, Verb::Release) => continue,
+            (Outcome::Dropped, _) => &mut summary.dropped,
+            (Outcome::Failed, _) => &mut summary.failed,
+        };
+        *counter += 1;
+    }
+    summary
+}
+
+/// What one owner is known to have at a point of its history.
+#[derive(Default)]
+struct Known {
+    claim: Option<Claim>,
+    token: Option<i64>,
+}
+
+/// The intervals during which somebody certainly had the lease, by their beginning.
+fn claims(records: &[&Record], tolerance: u64) -> Result<Vec<Claim>, Violation> {
+    let mut claims = Vec::new();
+    let mut owners: HashMap<&str, Known> = HashMap::new();
+    for record in records {
+        let known = owners.entry(&record.owner).or_default();
+        // Whatever becomes of this call, it may leave the lease to last from here, or free it.
+        let lasts = (record.duration_millis * 1_000_000).saturating_sub(tolerance);
+        let until = record.called.saturating_add(lasts);
+        if let Some(claim) = &mut known.claim {
+            let refused = record.outcome == Outcome::Refused;
+            let ends = if record.verb == Verb::Release || refused { record.called } else { until };
+            claim.until = claim.until.min(ends);
+        }
+        match (record.verb, record.outcome) {
+            (Verb::Acquire, Outcome::Done) => known.token = record.token,
+            (Verb::Renew, Outcome::Done) => match known.token {
+                Some(granted) if record.token != Some(granted) => {
+                    return Err(Violation::TokenChanged { granted, renewal: Box::new((*record).clone()) });
+                }
+                _ => {}
+            },
+            // After an acquisition without an answer the owner's token is not known.
+            _ => known.token = None,
+        }
+        if record.verb != Verb::Release && record.outcome == Outcome::Done && record.returned < until {
+            // What the owner had until the answer came goes on without a gap; what had run out before is over for good.
+            let from = match known.claim.take() {
+                Some(unbroken) if unbroken.until >= record.returned => unbroken.from,
+                over => {
+                    claims.extend(over);
+                    record.returned
+                }
+            };
+            known.claim = Some(Claim { owner: record.owner.clone(), from, until });
+        }
+    }
+    claims.extend(owners.into_values().filter_map(|known| known.claim));
+    claims.retain(|claim| claim.from < claim.until);
+    claims.sort_by_key(|claim| claim.from);
+    Ok(claims)
+}
+
+/// S1, by a sweep over the claims, and over the grants that came too late to claim anything.
+fn check_exclusion(name: &str, records: &[&Record], claims: &[Claim]) -> Result<(), Violation> {
+    let mut latest: Vec<&Claim> = Vec::with_capacity(claims.len());
+    for claim in claims {
+        match latest.last() {
+            Some(last) if claim.from < last.until && claim.owner != last.owner => {
+                let (first, second) = ((*last).clone(), claim.clone());
+                return Err(Violation::TwoOwners { name: name.to_owned(), first, second });
+            }
+            Some(last) if claim.until <= last.until => {}
+            _ => latest.push(claim),
+        }
+    }
+    for grant in records.iter().filter(|record| record.verb == Verb::Acquire && record.outcome == Outcome::Done) {
+        let before = latest.partition_point(|claim| claim.from <= grant.called);
+        if let Some(holder) = before.checked_sub(1).map(|last| latest[last])
+            && holder.owner != grant.owner
+            && holder.until > grant.returned
+        {
+            let (holder, grant) = (holder.clone(), Box::new((*grant).clone()));
+            return Err(Violation::GrantedWhileHeld { name: name.to_owned(), holder, grant });
+        }
+    }
+    Ok(())
+}
+
+/// S6: an acquisition that was called after another had returned has a greater token, and no two have the same.
+fn check_tokens(records: &[&Record], tolerance: u64) -> Result<(), Violation> {
+    let grants = grants(records);
+    let mut by_return = grants.clone();
+    by_return.sort_by_key(|grant| grant.returned);
+    let mut returned = by_return.into_iter().peekable();
+    let mut greatest: Option<&Record> = None;
+    let mut tokens: HashMap<Option<i64>, &Record> = HashMap::new();
+    for later in grants {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.returned.saturating_add(tolerance) < later.called)
+        {
+            if greatest.is_none_or(|greatest| greatest.token < earlier.token) {
+                greatest = Some(earlier);
+            }
+        }
+        let same = tokens.insert(later.token, later);
+        if let Some(earlier) = same.or(greatest.filter(|earlier| earlier.token >= later.token)) {
+            let (earlier, later) = (Box::new(earlier.clone()), Box::new(later.clone()));
+            return Err(Violation::TokenDidNotRise { earlier, later });
+        }
+    }
+    Ok(())
+}
+
+/// Grants whose former owner had not released the lease.
+fn takeovers(records: &[&Record]) -> u64 {
+    let mut grants = grants(records);
+    grants.sort_by_key(|grant| grant.token);
+    let pairs = grants.windows(2).filter(|pair| {
+        let (former, next) = (pair[0], pair[1]);
+        let gave_up = |record: &&&Record| {
+            record.owner == former.owner
+                && record.verb == Verb::Release
+                && record.outcome != Outcome::Refused
+                && (former.called..next.returned).contains(&record.called)
+        };
+        // The records are sorted by call, so that only those between the two grants are looked at.
+        let from = records.partition_point(|record| record.called < former.called);
+        let to = records.partition_point(|record| record.called < next.returned);
+        former.owner != next.owner && !records[from.min(to)..to].iter().any(|record| gave_up(&record))
+    });
+    u64::try_from(pairs.count()).unwrap_or(u64::MAX)
+}
+
+fn grants<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
+    let granted = |record: &&&Record| record.verb == Verb::Acquire && record.outcome == Outcome::Done;
+    records.iter().filter(granted).copied().collect()
+}
