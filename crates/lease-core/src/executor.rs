@@ -42,7 +42,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::join_all;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use self::contend::NoGrant;
 pub use self::{
     held::{HeldLease, LeaseGuard, NotHeld},
     job::Job,
@@ -179,8 +178,9 @@ impl Shared {
     }
 }
 
-/// A term that a shutdown has to wait for. A supervisor that goes down with its runtime leaves nothing held.
-struct Active {
+/// A term that a shutdown has to wait for, from its grant on. A supervisor that goes down with its runtime leaves nothing held.
+#[derive(Debug)]
+pub(crate) struct Active {
     shared: Arc<Shared>,
     state: Arc<TermState>,
 }
@@ -189,5 +189,6 @@ impl Drop for Active {
     fn drop(&mut self) {
         self.state.end();
         self.shared.active().retain(|state| !Arc::ptr_eq(state, &self.state));
+        self.state.settled().cancel();
     }
 }

@@ -1,6 +1,6 @@
 //! Every event that the executor emits, in one place; contention is never above debug.
 
-use crate::{FencingToken, Holder, LeaseName, OwnerId, StopReason, StoreError, Term, executor::NoGrant};
+use crate::{FencingToken, Holder, LeaseName, OwnerId, StopReason, StoreError, Term};
 
 pub(crate) fn acquired(term: &Term) {
     tracing::info!(lease.name = %term.name, lease.owner = %term.owner, lease.token = term.token.value(), "lease acquired");
@@ -45,6 +45,6 @@ pub(crate) fn overrun(name: &LeaseName, token: Option<FencingToken>) {
     tracing::error!(lease.name = %name, lease.token = token, "the job has not ended although its lease has lapsed");
 }
 
-pub(crate) fn leadership_waits(name: &LeaseName, reason: &NoGrant) {
-    tracing::warn!(lease.name = %name, ?reason, "leadership cannot be contended for");
+pub(crate) fn leadership_waits(name: &LeaseName, error: &StoreError) {
+    tracing::error!(lease.name = %name, error.r#type = error.kind().as_str(), %error, "leadership needs a change of configuration");
 }

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
-    Acquisition, ErrorKind, Holder, LeaseName, Operation, OwnerId, StoreError, Term, Wakeup,
+    Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, StoreError, Term, Wakeup,
     clock::{self, LocalInstant},
     executor::{
-        Shared,
+        Active, Shared,
         heartbeat::{judge, renew_within},
         schedule::Floor,
         slot::Turn,
@@ -163,12 +163,22 @@ async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Atte
         Ok(Acquisition::Held(holder)) => Attempt::Held(holder),
         Err(error) => {
             if !error.proves_nothing_happened() {
-                // The grant may have been made: the id is used up, and one release is sent for it (E7).
-                give_back(shared, &Term::new(name, owner, crate::FencingToken::new(0))).await;
+                disown(shared, Term::new(name, owner, FencingToken::new(0))).await;
             }
             Attempt::Failed(error)
         }
     }
+}
+
+/// After a try of unknown outcome its id is used up, and one release is sent for it, in case the grant was made (E7). A network that
+/// swallows it delays the next try by a poll interval at most.
+async fn disown(shared: &Arc<Shared>, term: Term) {
+    let release = {
+        let shared = Arc::clone(shared);
+        async move { give_back(&shared, &term).await }
+    };
+    let sent = shared.tasks.spawn(release);
+    let _ = tokio::time::timeout(shared.schedule.poll_interval, sent).await;
 }
 
 /// A grant whose stop point has passed on arrival is renewed once before the job's first poll, and failing that released (E2).
@@ -219,18 +229,27 @@ pub(crate) struct Held {
     pub(crate) anchor: LocalInstant,
     /// Kept until the job has ended (E11).
     pub(crate) slot: Option<Turn>,
+    /// Lets a shutdown wait for the term. It is dropped last.
+    _active: Active,
+}
+
+impl Held {
+    fn new(shared: &Arc<Shared>, state: Arc<TermState>, anchor: LocalInstant) -> Self {
+        let active = shared.register(&state);
+        Self { state, anchor, slot: None, _active: active }
+    }
 }
 
 impl Grant {
     /// What stands for a grant while the executor is disabled (E1).
     pub(crate) fn unleased(shared: &Arc<Shared>, name: &LeaseName) -> Self {
         let state = TermState::unleased(name.clone(), shared.owners.mint(), shared.schedule);
-        Self { shared: Arc::clone(shared), held: Some(Held { state, anchor: LocalInstant::now(), slot: None }) }
+        Self { shared: Arc::clone(shared), held: Some(Held::new(shared, state, LocalInstant::now())) }
     }
 
     fn new(shared: &Arc<Shared>, term: Term, anchor: LocalInstant) -> Self {
         let state = TermState::granted(term, shared.schedule, anchor);
-        Self { shared: Arc::clone(shared), held: Some(Held { state, anchor, slot: None }) }
+        Self { shared: Arc::clone(shared), held: Some(Held::new(shared, state, anchor)) }
     }
 
     fn keep_turn(&mut self, turn: Turn) {
@@ -267,7 +286,6 @@ impl Drop for Grant {
                 if let Some(term) = held.state.term() {
                     give_back(&shared, term).await;
                 }
-                drop(held.slot);
             };
             tasks.spawn_on(give_back, &runtime);
         }

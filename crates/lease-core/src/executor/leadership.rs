@@ -15,7 +15,7 @@ use crate::{
     clock::{self, LocalInstant},
     executor::{
         Shared,
-        contend::{Grant, Patience, contend},
+        contend::{Grant, NoGrant, Patience, contend},
         schedule::Floor,
         stop::supervise,
     },
@@ -152,7 +152,8 @@ impl Leader {
                     let steps = self.announce(&grant);
                     self.lead(grant, steps).await;
                 }
-                Err(no_grant) => telemetry::leadership_waits(&self.name, &no_grant),
+                Err(NoGrant::Store(error)) => telemetry::leadership_waits(&self.name, &error),
+                Err(NoGrant::ShutDown | NoGrant::HeldElsewhere(_)) => {}
             }
             if self.stop.is_cancelled() || self.shared.shutdown.is_cancelled() {
                 return;

@@ -80,7 +80,6 @@ pub(crate) struct Supervised<R> {
 pub(crate) async fn supervise<R>(shared: Arc<Shared>, grant: Grant, work: impl Future<Output = R>) -> Supervised<R> {
     let held = grant.start();
     let state = Arc::clone(&held.state);
-    let active = shared.register(&state);
     let mut work = pin!(work);
     let heartbeat = AssertUnwindSafe(heartbeat::keep(&*shared.store, &state, held.anchor)).catch_unwind();
     let first = tokio::select! {
@@ -106,9 +105,7 @@ pub(crate) async fn supervise<R>(shared: Arc<Shared>, grant: Grant, work: impl F
         }
         None => None,
     };
-    drop(active);
-    drop(held.slot);
-    state.settled().cancel();
+    drop(held);
     Supervised { result, released }
 }
 

@@ -13,8 +13,8 @@ use super::script::{
     Act, DROP_AFTER, GRACE, Journal, MARGIN, STOP_AFTER, ScriptedStore, assert_about, executor, millis, seconds, until,
 };
 use crate::{
-    ErrorKind, Job, LeaseName, LossReason, Operation, OwnerId, RunError, SingletonExecutor, SingletonOptions,
-    StopReason, TryRun, clock,
+    ErrorKind, Job, LeaseName, LossReason, OnOverrun, Operation, OwnerId, RunError, SingletonExecutor,
+    SingletonOptions, StopReason, TryRun, clock,
 };
 
 /// Starts a job that notes what happens to it and never ends by itself.
@@ -338,4 +338,27 @@ async fn a_guard_that_is_kept_overruns_and_keeps_its_name() {
     assert_about(journal.when("given up"), DROP_AFTER + MARGIN);
     assert!(store.rival("job").await.is_acquired(), "the lease has lapsed");
     assert!(!guard.release().await.unwrap());
+}
+
+/// E3: with `OnOverrun::Abort` a job that has not ended when its lease has lapsed takes its process along. The test runs itself once more
+/// as that process.
+#[cfg(unix)]
+#[test]
+fn an_overrun_aborts_the_process_when_asked() {
+    const CHILD: &str = "LEASE_TEST_OVERRUN";
+    if std::env::var_os(CHILD).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let options = SingletonOptions::enabled().on_overrun(OnOverrun::Abort);
+            let executor = SingletonExecutor::new(ScriptedStore::default(), options).unwrap();
+            let guard = executor.job("job").unwrap().acquire(None).await.unwrap();
+            executor.shutdown().await;
+            drop(guard);
+        });
+        return;
+    }
+    let this = "executor::tests::stop_chain::an_overrun_aborts_the_process_when_asked";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.args([this, "--exact"]).env(CHILD, "1").output().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "SIGABRT: {output:?}");
 }
