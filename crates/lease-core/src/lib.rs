@@ -3,6 +3,7 @@
 //! Start with [`LeaseStore`]: its documentation holds the rules S1 to S14 that every provider obeys. A service names one
 //! provider crate (`lease-sqlite`, `lease-postgres`, ..), which re-exports this one.
 
+mod admin;
 pub mod clock;
 mod duration;
 mod error;
@@ -13,6 +14,7 @@ mod name;
 mod store;
 mod telemetry;
 
+pub use admin::{ForceRelease, ForcedRelease, LeaseAdmin};
 pub use async_trait::async_trait;
 pub use duration::{DurationError, LeaseDuration};
 pub use error::{ErrorKind, Operation, StoreError};

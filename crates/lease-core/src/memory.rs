@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::{
-    Acquisition, FencingToken, Holder, LeaseDuration, LeaseName, LeaseStore, LossReason, OwnerId, Renewal, StoreError,
-    Wakeup, clock::LocalInstant,
+    Acquisition, FencingToken, ForceRelease, ForcedRelease, Holder, LeaseAdmin, LeaseDuration, LeaseName, LeaseStore,
+    LossReason, OwnerId, Renewal, StoreError, Wakeup, clock::LocalInstant,
 };
 
 /// A lease store in this process's memory.
@@ -89,14 +89,6 @@ impl MemoryLeaseStore {
         let now = self.now();
         if let Some(row) = self.rows().get_mut(name) {
             row.expires_at = row.expires_at.min(now);
-        }
-    }
-
-    /// Forces the holder of `name` out: the row names no owner, and nobody may have the lease until it would have expired.
-    pub fn force_out(&self, name: &LeaseName) {
-        if let Some(row) = self.rows().get_mut(name) {
-            row.owner = None;
-            row.token += 1;
         }
     }
 
@@ -184,6 +176,35 @@ impl LeaseStore for MemoryLeaseStore {
     fn watch(&self, _name: &LeaseName) -> Wakeup {
         // `notified_owned` receives `notify_waiters` from its creation on, which is what S3's caller needs.
         Wakeup::new(Arc::clone(&self.0.freed).notified_owned())
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for MemoryLeaseStore {
+    async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        let forced = {
+            let mut rows = self.rows();
+            let now = self.now();
+            let row = rows.get_mut(name).filter(|row| match mode {
+                ForceRelease::Rest => row.owner.is_some(),
+                ForceRelease::Now => row.owner.is_some() || row.expires_at > now,
+            });
+            row.map(|row| {
+                if mode == ForceRelease::Now {
+                    row.expires_at = 0;
+                }
+                row.token = now.max(row.token + 1);
+                row.hand_over_at = None;
+                ForcedRelease::new(
+                    row.owner.take(),
+                    Duration::from_micros((row.expires_at - now).max(0).unsigned_abs()),
+                )
+            })
+        };
+        if forced.is_some() {
+            self.0.freed.notify_waiters();
+        }
+        Ok(forced)
     }
 }
 

@@ -13,8 +13,8 @@ use super::script::{
     Act, DROP_AFTER, GRACE, Journal, MARGIN, STOP_AFTER, ScriptedStore, assert_about, executor, millis, seconds, until,
 };
 use crate::{
-    ErrorKind, Job, LeaseName, LossReason, OnOverrun, Operation, OwnerId, RunError, SingletonExecutor,
-    SingletonOptions, StopReason, TryRun, clock,
+    ErrorKind, ForceRelease, Job, LeaseAdmin, LeaseName, LossReason, OnOverrun, Operation, OwnerId, RunError,
+    SingletonExecutor, SingletonOptions, StopReason, TryRun, clock,
 };
 
 /// Starts a job that notes what happens to it and never ends by itself.
@@ -145,20 +145,20 @@ async fn a_job_that_starves_the_executor_is_not_polled_past_its_deadline() {
 /// E3, E6, RN-02, OB-02: after a loss there is no grace: the future is dropped in the same turn, and no release is sent.
 #[tokio::test(start_paused = true)]
 async fn a_loss_drops_the_job_at_once() {
-    type Cause = fn(&ScriptedStore, &LeaseName);
-    let causes: [(Cause, LossReason); 3] = [
-        (|store, name| store.rows.delete(name), LossReason::Deleted),
-        (|store, name| store.rows.force_out(name), LossReason::ForcedOut),
-        (|store, name| store.rows.expire(name), LossReason::TakenOver(OwnerId::new("rival").unwrap())),
-    ];
-    for (cause, reason) in causes {
+    let rival = OwnerId::new("rival").unwrap();
+    for reason in [LossReason::Deleted, LossReason::ForcedOut, LossReason::TakenOver(rival)] {
         let store = ScriptedStore::default();
         let journal = Journal::start();
         let run = start(&executor(&store).job("job").unwrap(), &journal);
         until(|| journal.has("started")).await;
-        cause(&store, &LeaseName::new("job").unwrap());
-        if matches!(reason, LossReason::TakenOver(_)) {
-            assert!(store.rival("job").await.is_acquired());
+        let name = LeaseName::new("job").unwrap();
+        match reason {
+            LossReason::Deleted => store.rows.delete(&name),
+            LossReason::ForcedOut => drop(store.rows.force_release(&name, ForceRelease::Rest).await.unwrap()),
+            _ => {
+                store.rows.expire(&name);
+                assert!(store.rival("job").await.is_acquired());
+            }
         }
         let end = run.await.unwrap();
         assert!(matches!(&end, Err(RunError::Stopped(StopReason::Lost(lost))) if *lost == reason), "{end:?}");
