@@ -1,5 +1,6 @@
 //! The workspace's own commands, `cargo xtask <verb>`: each is what a person runs, and what the gate runs.
 
+mod bench;
 mod providers;
 mod test;
 mod tidy;
@@ -23,6 +24,8 @@ enum Verb {
     Test(test::Arguments),
     /// Check what a compiler does not: rules without a test, files in the wrong room, arrows that point the wrong way.
     Tidy,
+    /// Measure each provider against its performance budget.
+    Bench,
     /// List the providers, as their crates describe themselves.
     Providers(providers::Arguments),
 }
@@ -31,6 +34,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().verb {
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Tidy => tidy::run(),
+        Verb::Bench => bench::run(),
         Verb::Providers(arguments) => providers::run(&arguments),
     }
 }
