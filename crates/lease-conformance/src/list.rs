@@ -203,7 +203,7 @@ macro_rules! __cases {
                 replicas_agree "S1, S8" [];
             }
             watch {
-                watching_changes_nothing "S3, S11" [];
+                watching_changes_nothing "S3, S11, S13" [];
                 release_before_the_first_poll_is_not_missed "S3" [wakes];
                 release_wakes_every_watcher "S3" [wakes];
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_conformance::{Dyn, Harness, suite};
-use lease_core::{LeaseName, MemoryLeaseStore, async_trait};
+use lease_core::{ForceRelease, LeaseAdmin, LeaseName, MemoryLeaseStore, async_trait};
 use tokio::runtime::{Builder, Runtime};
 
 suite! {
@@ -51,7 +51,7 @@ impl Harness for MemoryHarness {
     }
 
     async fn force_out(&self, name: &LeaseName) {
-        self.0.force_out(name);
+        self.0.force_release(name, ForceRelease::Rest).await.expect("the memory store always answers");
     }
 
     async fn request_hand_over(&self, name: &LeaseName) {

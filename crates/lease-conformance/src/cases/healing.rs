@@ -16,10 +16,13 @@ pub async fn changes_by_other_replicas_are_seen(harness: &impl Harness) {
         refusal(&store, &job, &b).await;
         release(&replica, &job, &a, true).await;
         assert_eq!(loss(&store, &job, &a).await, LossReason::ForcedOut);
-        grant(&replica, &job, &b, long()).await;
-        assert_eq!(refusal(&store, &job, &a).await.value.owner.as_ref(), Some(&b));
-        assert_eq!(loss(&store, &job, &a).await, LossReason::TakenOver(b.clone()));
+        grant(&store, &job, &b, long()).await;
+        assert_eq!(refusal(&replica, &job, &a).await.value.owner.as_ref(), Some(&b));
         release(&store, &job, &b, true).await;
+        grant(&replica, &job, &a, long()).await;
+        assert_eq!(refusal(&store, &job, &b).await.value.owner.as_ref(), Some(&a));
+        assert_eq!(loss(&store, &job, &b).await, LossReason::TakenOver(a.clone()));
+        release(&store, &job, &a, true).await;
     }
 }
 

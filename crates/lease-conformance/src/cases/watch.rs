@@ -10,7 +10,7 @@ use crate::{
     poll::drop_after,
 };
 
-/// S3, S11: subscriptions that are dropped, polled or not, and that nobody polls, change nothing for anybody.
+/// S3, S11, S13: subscriptions that are dropped, polled or not, and that nobody polls, change nothing for anybody and use nothing up.
 pub async fn watching_changes_nothing(harness: &impl Harness) {
     let store = harness.store().await;
     let (job, a, b) = (name("job"), owner("a"), owner("b"));
