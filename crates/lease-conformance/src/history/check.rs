@@ -286,3 +286,124 @@ fn grants<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
     let granted = |record: &&&Record| record.verb == Verb::Acquire && record.outcome == Outcome::Done;
     records.iter().filter(granted).copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    /// A call of `owner` that takes a millisecond, for a lease of ten.
+    fn call(owner: &str, verb: Verb, at: u64, outcome: Outcome, token: Option<i64>) -> Record {
+        let duration_millis = if verb == Verb::Release { 0 } else { 10 };
+        let (called, returned) = (at * MILLI, (at + 1) * MILLI);
+        let (owner, name) = (owner.to_owned(), "job".to_owned());
+        Record { process: 0, task: 0, owner, name, verb, called, returned, duration_millis, outcome, token }
+    }
+
+    fn acquire(owner: &str, at: u64, token: i64) -> Record {
+        call(owner, Verb::Acquire, at, Outcome::Done, Some(token))
+    }
+
+    fn renew(owner: &str, at: u64, token: i64) -> Record {
+        call(owner, Verb::Renew, at, Outcome::Done, Some(token))
+    }
+
+    fn verdict(records: &[Record]) -> Result<Summary, Violation> {
+        let mut backwards = records.to_vec();
+        backwards.reverse();
+        let tolerance = Duration::from_micros(100);
+        let verdict = check(records, tolerance);
+        if records.windows(2).all(|pair| pair[0].called != pair[1].called) {
+            assert_eq!(verdict.is_ok(), check(&backwards, tolerance).is_ok(), "the order of the records matters");
+        }
+        verdict
+    }
+
+    /// S1: each that had the lease after the other let it go, or let it run out.
+    #[test]
+    fn leases_that_follow_one_another_are_sound() {
+        let released = [
+            acquire("a", 0, 1),
+            renew("a", 5, 1),
+            call("a", Verb::Release, 7, Outcome::Done, None),
+            acquire("b", 8, 2),
+            call("a", Verb::Renew, 9, Outcome::Refused, None),
+        ];
+        let summary = verdict(&released).unwrap();
+        assert_eq!((summary.grants, summary.renewals, summary.losses, summary.releases), (2, 1, 1, 1));
+        assert_eq!(summary.takeovers, 0);
+        assert_eq!(verdict(&[acquire("a", 0, 1), acquire("b", 10, 2)]).unwrap().takeovers, 1);
+    }
+
+    /// S1: a release that was sent and never answered may have freed the lease, and a dropped renewal cannot have prolonged it.
+    #[test]
+    fn calls_without_an_answer_promise_nothing() {
+        for outcome in [Outcome::Dropped, Outcome::Failed] {
+            assert!(
+                verdict(&[acquire("a", 0, 1), call("a", Verb::Release, 2, outcome, None), acquire("b", 3, 2)]).is_ok()
+            );
+            assert!(
+                verdict(&[acquire("a", 0, 1), call("a", Verb::Renew, 8, outcome, None), acquire("b", 11, 2)]).is_ok()
+            );
+            let lost = verdict(&[acquire("a", 0, 1), call("a", Verb::Renew, 2, outcome, None), acquire("b", 5, 2)]);
+            assert!(matches!(lost, Err(Violation::TwoOwners { .. })), "{lost:?}");
+        }
+    }
+
+    /// S1: a shorter lease than before is certain for the shorter time only.
+    #[test]
+    fn a_renewal_may_cut_the_lease() {
+        let cut = Record { duration_millis: 2, ..renew("a", 1, 1) };
+        assert!(verdict(&[acquire("a", 0, 1), cut, acquire("b", 5, 2)]).is_ok());
+    }
+
+    /// S1: two owners at once, by acquisition and by renewal.
+    #[test]
+    fn two_owners_at_once_are_found() {
+        for records in [
+            vec![acquire("a", 0, 1), acquire("b", 5, 2)],
+            vec![acquire("a", 0, 1), renew("a", 8, 1), acquire("b", 12, 2)],
+            vec![acquire("a", 0, 1), acquire("b", 11, 2), renew("a", 12, 1)],
+        ] {
+            let found = verdict(&records).unwrap_err();
+            assert!(matches!(found, Violation::TwoOwners { .. }), "{found}");
+        }
+    }
+
+    /// S1: a grant whose answer took longer than its lease lasts has no interval of its own, and is found all the same.
+    #[test]
+    fn a_late_grant_while_another_has_the_lease_is_found() {
+        let late = Record { duration_millis: 1, returned: 6 * MILLI, ..acquire("b", 2, 2) };
+        let found = verdict(&[acquire("a", 0, 1), late]).unwrap_err();
+        assert!(matches!(found, Violation::GrantedWhileHeld { .. }), "{found}");
+        let early = Record { duration_millis: 1, returned: 30 * MILLI, ..acquire("b", 2, 2) };
+        assert!(verdict(&[acquire("a", 0, 1), early]).is_ok());
+    }
+
+    /// S6: a token that falls, and one that comes twice.
+    #[test]
+    fn tokens_that_do_not_rise_are_found() {
+        for token in [7, 6] {
+            let found = verdict(&[acquire("a", 0, 7), acquire("b", 20, token)]).unwrap_err();
+            assert!(matches!(found, Violation::TokenDidNotRise { .. }), "{found}");
+        }
+        // Acquisitions at the same time may have got their tokens in either order.
+        let slow = Record { returned: 30 * MILLI, ..acquire("a", 0, 8) };
+        assert!(verdict(&[slow, acquire("b", 11, 7)]).is_ok());
+    }
+
+    /// S4: a renewal that answers another token belongs to another term.
+    #[test]
+    fn a_renewal_with_another_token_is_found() {
+        let found = verdict(&[acquire("a", 0, 7), renew("a", 2, 8)]).unwrap_err();
+        assert!(matches!(found, Violation::TokenChanged { granted: 7, .. }), "{found}");
+    }
+
+    /// S1: names have nothing to do with one another.
+    #[test]
+    fn each_name_has_a_history_of_its_own() {
+        let other = Record { name: "other".to_owned(), ..acquire("b", 1, 1) };
+        assert!(verdict(&[acquire("a", 0, 1), other]).is_ok());
+    }
+}

@@ -78,14 +78,33 @@ impl Plan {
         self
     }
 
-    /// Runs the plan: `prepare` once, to make the table, and then `open` in each process. Both are given a directory that all share
-    /// and that is empty at first.
+    /// Runs the plan and checks the history: `prepare` makes the table, once, and `open` opens a store on it, in each process. Both
+    /// are given a directory that all share and that is empty at first.
     ///
     /// # Panics
     ///
     /// When a process fails, when the history is unsound, or when it shows too little: no grant, refusal, renewal or takeover. An
     /// unsound history is kept, and the message says where.
     pub fn run<S: LeaseStore>(self, prepare: impl AsyncFnOnce(&Path), open: impl AsyncFnOnce(&Path) -> S) -> Summary {
+        let tolerance = self.tolerance;
+        let records = self.record(prepare, open);
+        let summary = check(&records, tolerance)
+            .unwrap_or_else(|violation| panic!("{violation}\nthe history is kept in {}", keep(&records).display()));
+        let Summary { grants, refusals, renewals, takeovers, .. } = summary;
+        assert!(grants.min(refusals).min(renewals).min(takeovers) > 0, "too little happened: {summary:?}");
+        summary
+    }
+
+    /// Runs the plan as [`run`](Self::run) does, and answers the merged history without a judgement.
+    ///
+    /// # Panics
+    ///
+    /// When a process fails.
+    pub fn record<S: LeaseStore>(
+        self,
+        prepare: impl AsyncFnOnce(&Path),
+        open: impl AsyncFnOnce(&Path) -> S,
+    ) -> Vec<Record> {
         if let Ok(worker) = env::var(WORKER) {
             let mut lines = worker.lines();
             if let (Some(test), Some(number), Some(directory)) = (lines.next(), lines.next(), lines.next())
@@ -102,14 +121,7 @@ impl Plan {
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "a worker failed with {}:\n{text}", output.status);
         }
-        let records: Vec<Record> =
-            (0..self.processes).flat_map(|number| read(&file(directory.path(), number))).collect();
-        let summary = check(&records, self.tolerance).unwrap_or_else(|violation| {
-            panic!("{violation}\nthe history is kept in {}", directory.keep().display());
-        });
-        let Summary { grants, refusals, renewals, takeovers, .. } = summary;
-        assert!(grants.min(refusals).min(renewals).min(takeovers) > 0, "too little happened: {summary:?}");
-        summary
+        (0..self.processes).flat_map(|number| read(&file(directory.path(), number))).collect()
     }
 
     fn spawn(&self, number: u32, directory: &Path) -> Child {
@@ -132,6 +144,12 @@ impl Plan {
         write(&file(directory, number), &records);
         process::exit(0)
     }
+}
+
+fn keep(records: &[Record]) -> PathBuf {
+    let directory = TempDir::new().expect("a temporary directory").keep();
+    write(&file(&directory, 0), records);
+    directory
 }
 
 fn runtime() -> Runtime {
