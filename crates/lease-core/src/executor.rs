@@ -11,18 +11,34 @@
 //!   job has really ended is the lease released. A job that will not end is reported, its lease lapses, and this process does not
 //!   start that name again until it has ended. After a loss there is no grace: the token fires and the future is dropped in the same
 //!   turn.
+//! - **E4 heartbeat.** One task renews all held leases of the executor in one round trip, with jitter, before a job's first poll too.
+//!   An error is retried with backoff until the stop point; each attempt is bounded by the operation timeout and by half of the time to
+//!   the stop point, so that a lost answer leaves time for another. A row that somebody has locked is renewed alone.
 //! - **E5 standby.** It takes its `watch` before it tries; then it sleeps until the earlier of poll interval and the holder's remaining
 //!   time, jittered, never less than a floor that doubles from 10 ms to the poll interval. Before the store's first answer, permanent
 //!   kinds of error end `run`; after it, everything is retried for ever.
+//! - **E6 reasons.** A loss says why: taken over (by whom), forced out, deleted, deadline passed (with the last error), suspended, shut
+//!   down. There is one terminal event each time.
 //! - **E7 owner.** `<label>:<uuid>:<n>`. An id is used up the moment a release for it is sent, its term ends, a try with it ends without
 //!   a definite answer, or its caller stops contending. After a try of unknown outcome the executor sends one release for that id,
 //!   then tries with the next. A renewal that answers another token is a loss.
 //! - **E8 validation.** `3 x renew_interval + grace + margin <= duration` unless overridden by name; margin at least
 //!   max(20 ms, duration / 1000); all non-zero; the error names the fields and values.
+//! - **E9 containment.** A panic in the job ends renewals (with a minimum hold: when `release_after` is answered), lets the lease go or
+//!   rest, and makes `run` return the error, never loop; a panic in the heartbeat cancels the job.
+//! - **E10 at-least.** With a minimum hold the lease rests until `acquired_at + hold`, however the job ended once it had started. Until
+//!   `release_after` is answered it is repeated and the heartbeat goes on renewing; a shutdown waits for it as for a job. A crash, a
+//!   pause or an outage that outlasts the lease before the rest is written repeats the run.
 //! - **E11 one contender.** Within an executor one caller at a time contends for a name; others get `HeldElsewhere` (`try_run`) or wait
 //!   (`run`).
+//! - **E12 stand back.** On a request to hand over (and on shutdown, and when not eligible) the token fires and the deadline becomes
+//!   min(deadline, now + grace), not moved by later renewals; the lease is still renewed until the job has ended. The release is
+//!   repeated until answered. Then no task of this executor tries for the name until one duration after the answer, or after the end
+//!   of the rest; if no answer came, until two durations after the last request was sent. Afterwards it contends like anyone.
+//!   Restarts, and requests delayed by more than a duration, are not covered.
 
 mod contend;
+mod grant;
 mod heartbeat;
 mod held;
 mod job;
@@ -30,6 +46,8 @@ mod leadership;
 mod options;
 mod outcome;
 mod owner;
+mod release;
+mod running;
 mod schedule;
 mod slot;
 mod stop;
@@ -40,17 +58,18 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::{heartbeat::Heartbeat, owner::OwnerMint, schedule::Schedule, slot::Slots, term::TermState};
 pub use self::{
     held::{HeldLease, LeaseGuard, NotHeld},
-    job::Job,
+    job::{Job, Misfire},
     leadership::{Leadership, Step},
     options::{OnOverrun, OptionsError, SingletonOptions},
     outcome::{AcquireError, RunError, TryRun},
     term::StopReason,
 };
-use self::{owner::OwnerMint, schedule::Schedule, slot::Slots, term::TermState};
 use crate::{LeaseName, LeaseStore, NameError};
 
 /// Elects the one instance that runs a job, keeps its lease alive, and stops the job before another instance can start it.
@@ -85,6 +104,9 @@ pub(crate) struct Shared {
     on_overrun: OnOverrun,
     owners: OwnerMint,
     slots: Arc<Slots>,
+    heartbeat: Arc<Heartbeat>,
+    /// Whether this instance may contend (E12).
+    eligible: watch::Sender<bool>,
     /// The terms whose jobs have not ended.
     active: Mutex<Vec<Arc<TermState>>>,
     /// Attempts, and releases of grants that nobody took.
@@ -100,13 +122,16 @@ impl SingletonExecutor {
     /// [`OptionsError`] names the fields that break rule E8, also while the options are disabled.
     #[expect(clippy::needless_pass_by_value, reason = "options are made for one executor, as the examples show")]
     pub fn new(store: impl LeaseStore, options: SingletonOptions) -> Result<Self, OptionsError> {
+        let (store, schedule): (Arc<dyn LeaseStore>, _) = (Arc::new(store), options.schedule()?);
         Ok(Self(Arc::new(Shared {
-            store: Arc::new(store),
+            heartbeat: Heartbeat::new(Arc::clone(&store), schedule),
+            store,
             enabled: options.is_enabled(),
-            schedule: options.schedule()?,
+            schedule,
             on_overrun: options.overrun_policy(),
             owners: OwnerMint::new(&options)?,
             slots: Arc::default(),
+            eligible: watch::Sender::new(true),
             active: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -120,6 +145,20 @@ impl SingletonExecutor {
     /// [`NameError`] names the broken rule (S9).
     pub fn job(&self, name: impl AsRef<str>) -> Result<Job, NameError> {
         Ok(Job::new(Arc::clone(&self.0), LeaseName::new(name)?))
+    }
+
+    /// Makes this instance eligible or not, for example before a deployment. By default it is.
+    ///
+    /// An instance that is not eligible hands its leases over: every job is told to stop and has its grace time, its lease is released,
+    /// and nothing is tried for until the instance is eligible again, and not within one duration after the release. Forms that wait
+    /// for a lease go on waiting; [`Job::try_run`] is told that the lease is held elsewhere. A disabled executor is always eligible.
+    pub fn eligible(&self, eligible: bool) {
+        self.0.eligible.send_replace(eligible);
+        if self.0.enabled && !eligible {
+            for state in self.0.active().iter() {
+                state.request_stop(StopReason::NotEligible);
+            }
+        }
     }
 
     /// Tells every job to stop, waits for their ends, and releases their leases.
@@ -165,6 +204,8 @@ impl Shared {
         self.active().push(Arc::clone(state));
         if self.shutdown.is_cancelled() {
             state.request_stop(StopReason::ShutDown);
+        } else if self.enabled && !*self.eligible.borrow() {
+            state.request_stop(StopReason::NotEligible);
         }
         Active { shared: Arc::clone(self), state: Arc::clone(state) }
     }

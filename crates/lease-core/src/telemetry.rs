@@ -48,3 +48,7 @@ pub(crate) fn overrun(name: &LeaseName, token: Option<FencingToken>) {
 pub(crate) fn leadership_waits(name: &LeaseName, error: &StoreError) {
     tracing::error!(lease.name = %name, error.r#type = error.kind().as_str(), %error, "leadership needs a change of configuration");
 }
+
+pub(crate) fn run_skipped(name: &LeaseName) {
+    tracing::warn!(lease.name = %name, "a run whose time has passed is skipped");
+}

@@ -2,18 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 
 use crate::{
     Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, StoreError, Term, Wakeup,
     clock::{self, LocalInstant},
     executor::{
-        Active, Shared,
+        Shared,
+        grant::Grant,
         heartbeat::{judge, renew_within},
+        release::release_once,
         schedule::Floor,
         slot::Turn,
-        stop::release_once,
-        term::TermState,
     },
     telemetry,
 };
@@ -42,34 +42,78 @@ pub(crate) enum NoGrant {
 ///
 /// An attempt in flight ends in the background, and gives back what it was granted.
 pub(crate) async fn contend(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, NoGrant> {
-    let contention = async {
-        if !shared.enabled {
-            return Ok(Grant::unleased(shared, name));
+    if !shared.enabled {
+        if shared.shutdown.is_cancelled() {
+            return Err(NoGrant::ShutDown);
         }
-        let turn = take_turn(shared, name, patience).await.map_err(NoGrant::HeldElsewhere)?;
-        let mut grant = win(shared, name, patience).await?;
-        grant.keep_turn(turn);
-        Ok(grant)
-    };
-    tokio::select! {
-        biased;
-        () = shared.shutdown.cancelled() => Err(NoGrant::ShutDown),
-        grant = contention => grant,
+        return Ok(Grant::unleased(shared, name));
+    }
+    loop {
+        let contention = async {
+            shared.until_eligible(patience).await?;
+            let turn = take_turn(shared, name, patience).await?;
+            let mut grant = win(shared, name, patience).await?;
+            grant.keep_turn(turn);
+            Ok(grant)
+        };
+        tokio::select! {
+            biased;
+            () = shared.shutdown.cancelled() => return Err(NoGrant::ShutDown),
+            () = shared.until_not_eligible() => {}
+            grant = contention => return grant,
+        }
     }
 }
 
-async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Result<Turn, Holder> {
+/// Waits for the turn within this executor, and until it need not stand back any more (E11, E12).
+async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Result<Turn, NoGrant> {
     let place = shared.slots.place(name);
-    match patience {
-        Patience::Once => place.try_turn(),
-        Patience::Forever => Ok(place.turn().await),
-        Patience::Until(limit) => {
-            tokio::select! {
-                biased;
-                turn = place.turn() => Ok(turn),
-                () = clock::sleep_until(limit, shared.schedule.clock_step()) => Err(shared.slots.place(name).holder()),
-            }
+    if let Patience::Once = patience {
+        let turn = place.try_turn().map_err(NoGrant::HeldElsewhere)?;
+        let refusal = |until: LocalInstant| NoGrant::HeldElsewhere(Holder::new(None, until.remaining()));
+        return turn.not_before().map_or(Ok(turn), |until| Err(refusal(until)));
+    }
+    let waiting = async {
+        let turn = place.turn().await;
+        while let Some(until) = turn.not_before() {
+            clock::sleep_until(until, shared.schedule.clock_step()).await;
         }
+        turn
+    };
+    tokio::select! {
+        biased;
+        turn = waiting => Ok(turn),
+        () = patience.end(shared) => Err(NoGrant::HeldElsewhere(shared.slots.place(name).holder())),
+    }
+}
+
+impl Patience {
+    /// Completes when the caller's patience ends; at once when there is none.
+    async fn end(self, shared: &Shared) {
+        match self {
+            Self::Once => {}
+            Self::Until(limit) => clock::sleep_until(limit, shared.schedule.clock_step()).await,
+            Self::Forever => std::future::pending().await,
+        }
+    }
+}
+
+impl Shared {
+    /// Waits until this instance may contend.
+    async fn until_eligible(&self, patience: Patience) -> Result<(), NoGrant> {
+        let mut eligible = self.eligible.subscribe();
+        tokio::select! {
+            biased;
+            _ = eligible.wait_for(|eligible| *eligible) => Ok(()),
+            () = patience.end(self) => Err(NoGrant::HeldElsewhere(Holder::new(None, Duration::ZERO))),
+        }
+    }
+
+    /// Completes when this instance may not contend any more.
+    async fn until_not_eligible(&self) {
+        let mut eligible = self.eligible.subscribe();
+        let _ = eligible.wait_for(|eligible| *eligible).await;
+        let _ = eligible.wait_for(|eligible| !*eligible).await;
     }
 }
 
@@ -78,12 +122,17 @@ async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Resu
     let mut floor = Floor::new(schedule.poll_interval);
     let mut owner = shared.owners.mint();
     let mut answered = false;
+    let mut free_at = None;
     loop {
         let wakeup = shared.store.watch(name);
         let (pause, refusal) = match attempt(shared, name, &owner).await {
-            Attempt::Granted(grant) => return Ok(grant),
+            Attempt::Granted(mut grant) => {
+                grant.late_by = free_at.map(|free_at| LocalInstant::now().saturating_duration_since(free_at));
+                return Ok(grant);
+            }
             Attempt::Held(holder) => {
                 answered = true;
+                free_at = Some(LocalInstant::now() + holder.remaining);
                 telemetry::refused(name, &holder);
                 (schedule.standby_pause(holder.remaining), NoGrant::HeldElsewhere(holder))
             }
@@ -159,7 +208,15 @@ async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Atte
         Err(StoreError::new(Operation::Acquire, ErrorKind::Indeterminate).with_detail(detail))
     };
     match answer.unwrap_or_else(|_| unknown()) {
-        Ok(Acquisition::Acquired(token)) => confirm(Grant::new(shared, Term::new(name, owner, token), anchor)).await,
+        Ok(Acquisition::Acquired(token)) => {
+            let term = Term::new(name, owner, token);
+            if let Some(anchor) = anchor_in_time(shared, &term, anchor).await {
+                return Attempt::Granted(Grant::new(shared, term, anchor));
+            }
+            disown(shared, term).await;
+            let detail = "the grant arrived after its stop point, and no renewal landed in time";
+            Attempt::Failed(StoreError::new(Operation::Acquire, ErrorKind::Indeterminate).with_detail(detail))
+        }
         Ok(Acquisition::Held(holder)) => Attempt::Held(holder),
         Err(error) => {
             if !error.proves_nothing_happened() {
@@ -181,113 +238,23 @@ async fn disown(shared: &Arc<Shared>, term: Term) {
     let _ = tokio::time::timeout(shared.schedule.poll_interval, sent).await;
 }
 
-/// A grant whose stop point has passed on arrival is renewed once before the job's first poll, and failing that released (E2).
-async fn confirm(mut grant: Grant) -> Attempt {
-    let schedule = grant.shared.schedule;
-    let Some((state, anchor)) = grant.held.as_mut().map(|held| (Arc::clone(&held.state), &mut held.anchor)) else {
-        return Attempt::Granted(grant);
-    };
-    let (Some(term), false) = (state.term(), state.is_held()) else {
-        return Attempt::Granted(grant);
-    };
-    let sent = LocalInstant::now();
-    let answer = renew_within(&*grant.shared.store, term, &schedule, schedule.operation_timeout).await;
-    if judge(term, answer).is_ok() {
-        state.extend(sent);
-        if state.is_held() {
-            *anchor = sent;
-            return Attempt::Granted(grant);
-        }
+/// The anchor of a grant: its own, or that of the one renewal that a grant needs whose stop point has passed on arrival. None when that
+/// did not land in time either (E2).
+async fn anchor_in_time(shared: &Shared, term: &Term, anchor: LocalInstant) -> Option<LocalInstant> {
+    let schedule = &shared.schedule;
+    let in_time = |anchor| !schedule.stop_point(schedule.deadline(anchor)).has_passed();
+    if in_time(anchor) {
+        return Some(anchor);
     }
-    // Dropping the grant releases it, and the id is used up.
-    Attempt::Failed(
-        StoreError::new(Operation::Acquire, ErrorKind::Indeterminate)
-            .with_detail("the grant arrived after its stop point, and no renewal landed in time"),
-    )
+    let anchor = LocalInstant::now();
+    let answer = renew_within(&*shared.store, term, schedule, schedule.operation_timeout).await;
+    (judge(term, answer).is_ok() && in_time(anchor)).then_some(anchor)
 }
 
 /// Sends one release for a term that never began; its answer is of no use.
-async fn give_back(shared: &Shared, term: &Term) {
+pub(crate) async fn give_back(shared: &Shared, term: &Term) {
     let give_up = LocalInstant::now() + shared.schedule.operation_timeout;
     if let Err(error) = release_once(&*shared.store, term, give_up).await {
         telemetry::release_failed(&term.name, &error);
-    }
-}
-
-/// A lease that was granted and whose job has not started. Dropping it gives the lease back.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    shared: Arc<Shared>,
-    held: Option<Held>,
-}
-
-/// What a supervisor needs of a grant.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) state: Arc<TermState>,
-    /// The instant before the call whose answer counts.
-    pub(crate) anchor: LocalInstant,
-    /// Kept until the job has ended (E11).
-    pub(crate) slot: Option<Turn>,
-    /// Lets a shutdown wait for the term. It is dropped last.
-    _active: Active,
-}
-
-impl Held {
-    fn new(shared: &Arc<Shared>, state: Arc<TermState>, anchor: LocalInstant) -> Self {
-        let active = shared.register(&state);
-        Self { state, anchor, slot: None, _active: active }
-    }
-}
-
-impl Grant {
-    /// What stands for a grant while the executor is disabled (E1).
-    pub(crate) fn unleased(shared: &Arc<Shared>, name: &LeaseName) -> Self {
-        let state = TermState::unleased(name.clone(), shared.owners.mint(), shared.schedule);
-        Self { shared: Arc::clone(shared), held: Some(Held::new(shared, state, LocalInstant::now())) }
-    }
-
-    fn new(shared: &Arc<Shared>, term: Term, anchor: LocalInstant) -> Self {
-        let state = TermState::granted(term, shared.schedule, anchor);
-        Self { shared: Arc::clone(shared), held: Some(Held::new(shared, state, anchor)) }
-    }
-
-    fn keep_turn(&mut self, turn: Turn) {
-        if let Some(held) = &mut self.held {
-            turn.announce(&held.state);
-            held.slot = Some(turn);
-        }
-    }
-
-    /// The term, for the job's hands.
-    pub(crate) fn state(&self) -> Arc<TermState> {
-        let held = self.held.as_ref().expect("a grant is taken apart only when it is consumed");
-        Arc::clone(&held.state)
-    }
-
-    /// Hands the grant to its supervisor, who releases it from here on.
-    pub(crate) fn start(mut self) -> Held {
-        let held = self.held.take().expect("a grant is taken apart only when it is consumed");
-        if let Some(term) = held.state.term() {
-            telemetry::acquired(term);
-        }
-        held
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        let Some(held) = self.held.take() else { return };
-        held.state.end();
-        let (shared, runtime) = (Arc::clone(&self.shared), Handle::try_current());
-        if let (Some(_), Ok(runtime)) = (held.state.term(), runtime) {
-            let tasks = shared.tasks.clone();
-            let give_back = async move {
-                if let Some(term) = held.state.term() {
-                    give_back(&shared, term).await;
-                }
-            };
-            tasks.spawn_on(give_back, &runtime);
-        }
     }
 }

@@ -1,111 +1,248 @@
-//! Keeps one term alive: renewals, retries, the stop point and the deadline (E2 to E4).
+//! The one task that renews all held leases of an executor in one round trip, and watches their clocks (E2 to E4).
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::Notify;
 
 use crate::{
     ErrorKind, LeaseStore, LossReason, Operation, Renewal, StopReason, StoreError, Term,
-    clock::{self, LocalInstant},
-    executor::{schedule::Schedule, term::TermState},
+    clock::LocalInstant,
+    executor::{schedule::Schedule, stop::panic_message, term::TermState},
     telemetry,
 };
 
-/// How a term ended that was not ended by its job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TermEnd {
-    /// The row no longer names this owner.
-    Lost,
-    /// The deadline passed; nobody else need have the lease.
-    DeadlinePassed,
+/// Renews every lease that it was told to keep, and tells every job in time.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    store: Arc<dyn LeaseStore>,
+    schedule: Schedule,
+    pulse: Mutex<Pulse>,
+    /// Something changed that may have to be looked at before the next beat.
+    changed: Arc<Notify>,
 }
 
-/// Renews the lease until it is lost or its deadline passes, and tells the job in time.
-///
-/// # Cancel safety
-///
-/// Dropping the future abandons a renewal in flight; it names its owner, so it can do nothing after a release.
-pub(crate) async fn keep(store: &dyn LeaseStore, state: &TermState, anchor: LocalInstant) -> TermEnd {
-    match state.term() {
-        Some(term) => keep_term(store, state, term, anchor).await,
-        None => keep_unleased(state).await,
+#[derive(Debug, Default)]
+struct Pulse {
+    terms: BTreeMap<u64, Kept>,
+    next_id: u64,
+    /// Whether a task is beating.
+    beats: bool,
+}
+
+/// A term under the heartbeat.
+#[derive(Debug)]
+struct Kept {
+    state: Arc<TermState>,
+    /// When it is to be renewed next.
+    due: LocalInstant,
+    in_flight: bool,
+    failures: u32,
+}
+
+/// Some renewals, all sent after `sent`.
+struct Flight {
+    sent: LocalInstant,
+    /// The one term's row is waited for.
+    alone: bool,
+    answers: Vec<(u64, Result<Renewal, StoreError>)>,
+}
+
+impl Heartbeat {
+    pub(crate) fn new(store: Arc<dyn LeaseStore>, schedule: Schedule) -> Arc<Self> {
+        Arc::new(Self { store, schedule, pulse: Mutex::default(), changed: Arc::default() })
+    }
+
+    /// What a term rings when its deadline was moved from outside.
+    pub(crate) fn bell(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Keeps a term that was granted by a call sent after `anchor`, until the answer is dropped.
+    ///
+    /// A renewal in flight is abandoned then; it names its owner, so it can do nothing after a release.
+    pub(crate) fn keep(self: &Arc<Self>, state: &Arc<TermState>, anchor: LocalInstant) -> Keeping {
+        let mut pulse = self.pulse();
+        let id = pulse.next_id;
+        pulse.next_id += 1;
+        let due = self.schedule.next_renewal(anchor);
+        let kept = Kept { state: Arc::clone(state), due, in_flight: false, failures: 0 };
+        pulse.terms.insert(id, kept);
+        if pulse.beats {
+            self.changed.notify_one();
+        } else {
+            pulse.beats = true;
+            tokio::spawn(Arc::clone(self).beat_guarded());
+        }
+        Keeping { heartbeat: Arc::clone(self), id }
+    }
+
+    /// A heartbeat that panics, or goes down with its runtime, leaves nothing held that nobody renews (E9).
+    async fn beat_guarded(self: Arc<Self>) {
+        let mut fall = Fall(Some(Arc::clone(&self)));
+        let end = AssertUnwindSafe(self.beat()).catch_unwind().await;
+        fall.0 = None;
+        if let Err(panic) = end {
+            self.stop_all(&panic_message(&*panic));
+        }
+    }
+
+    fn stop_all(&self, cause: &str) {
+        let mut pulse = self.pulse();
+        pulse.beats = false;
+        for kept in pulse.terms.values() {
+            kept.state.lose(StopReason::HeartbeatFailed(cause.to_owned()));
+        }
+    }
+
+    async fn beat(&self) {
+        let mut flights = FuturesUnordered::<BoxFuture<'_, Flight>>::new();
+        loop {
+            let Some(wake) = self.send_what_is_due(&mut flights) else { return };
+            tokio::select! {
+                biased;
+                Some(flight) = flights.next() => self.land(flight, &mut flights),
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep(wake.remaining()) => {}
+            }
+        }
+    }
+
+    /// Looks at every term's clock, sends the renewals that are due, and answers when to look again; none when nothing is kept.
+    fn send_what_is_due<'a>(&'a self, flights: &mut FuturesUnordered<BoxFuture<'a, Flight>>) -> Option<LocalInstant> {
+        let mut pulse = self.pulse();
+        if pulse.terms.is_empty() {
+            pulse.beats = false;
+            return None;
+        }
+        for kept in pulse.terms.values() {
+            kept.state.watch_the_clock();
+        }
+        let now = LocalInstant::now();
+        for batch in take_due(&mut pulse, now) {
+            if !batch.terms.is_empty() {
+                flights.push(self.renew_many(batch).boxed());
+            }
+        }
+        let next = pulse.terms.values().flat_map(|kept| {
+            let due = (kept.state.renews() && !kept.in_flight).then_some(kept.due);
+            [due, kept.state.next_look()]
+        });
+        Some(next.flatten().min().unwrap_or(now + self.schedule.clock_step()).min(now + self.schedule.clock_step()))
+    }
+
+    async fn renew_many(&self, batch: Batch) -> Flight {
+        let limit =
+            batch.stop_point.map_or(self.schedule.operation_timeout, |until| self.schedule.renewal_limit(until));
+        let (ids, terms): (Vec<_>, Vec<_>) = batch.terms.into_iter().unzip();
+        let sent = LocalInstant::now();
+        let renewals = self.store.renew_many(&terms, self.schedule.duration);
+        let answers = tokio::time::timeout(limit, renewals).await.unwrap_or_default();
+        let missing = std::iter::repeat_with(|| Err(unanswered(limit)));
+        Flight { sent, alone: false, answers: ids.into_iter().zip(answers.into_iter().chain(missing)).collect() }
+    }
+
+    /// Renews one term whose row somebody has locked, so that it delays no other.
+    async fn renew_alone(&self, id: u64, term: Term) -> Flight {
+        let sent = LocalInstant::now();
+        let answer = renew_within(&*self.store, &term, &self.schedule, self.schedule.operation_timeout).await;
+        Flight { sent, alone: true, answers: vec![(id, answer)] }
+    }
+
+    fn land<'a>(&'a self, flight: Flight, flights: &mut FuturesUnordered<BoxFuture<'a, Flight>>) {
+        let mut pulse = self.pulse();
+        let next = self.schedule.next_renewal(flight.sent);
+        for (id, answer) in flight.answers {
+            // A term that has ended meanwhile has nothing to hear.
+            let Some(kept) = pulse.terms.get_mut(&id) else { continue };
+            let Some(term) = kept.state.term() else { continue };
+            if !flight.alone && matches!(&answer, Err(error) if error.kind() == ErrorKind::Contended) {
+                flights.push(self.renew_alone(id, term.clone()).boxed());
+                continue;
+            }
+            kept.in_flight = false;
+            kept.state.watch_the_clock();
+            match judge(term, answer) {
+                Ok(hand_over) => {
+                    (kept.failures, kept.due) = (0, next);
+                    kept.state.extend(flight.sent);
+                    if hand_over {
+                        kept.state.request_stop(StopReason::HandedOver);
+                    }
+                }
+                Err(Failure::Lost(reason)) => kept.state.lose(StopReason::Lost(reason)),
+                Err(Failure::Unanswered(error)) => {
+                    kept.failures += 1;
+                    kept.due = LocalInstant::now() + self.schedule.retry_pause(kept.failures);
+                    telemetry::renewal_failed(term, kept.failures, &error);
+                    kept.state.note_error(error);
+                }
+            }
+        }
+    }
+
+    fn pulse(&self) -> MutexGuard<'_, Pulse> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Without a term only a request to stop sets a deadline.
-async fn keep_unleased(state: &TermState) -> TermEnd {
-    state.stopping().cancelled().await;
-    if let Some(deadline) = state.deadline() {
-        clock::sleep_until(deadline, state.schedule().clock_step()).await;
-    }
-    state.drop_now();
-    TermEnd::DeadlinePassed
+/// Some renewals to send together.
+#[derive(Default)]
+struct Batch {
+    terms: Vec<(u64, Term)>,
+    /// The earliest of their stop points.
+    stop_point: Option<LocalInstant>,
 }
 
-async fn keep_term(store: &dyn LeaseStore, state: &TermState, term: &Term, anchor: LocalInstant) -> TermEnd {
-    let schedule = state.schedule();
-    let step = schedule.clock_step();
-    let mut deadlines = state.deadlines();
-    let mut failures = 0;
-    let mut last_error = None;
-    let mut renewal = pin!(renew_at(store, state, term, schedule.next_renewal(anchor)));
-    loop {
-        let Some(deadline) = *deadlines.borrow_and_update() else { return keep_unleased(state).await };
-        let stopping = state.stopping().is_cancelled();
-        let stop_point = schedule.stop_point(deadline);
-        tokio::select! {
-            biased;
-            () = clock::sleep_until(deadline, step) => {
-                state.pass_stop_point(last_error.as_ref());
-                state.drop_now();
-                return TermEnd::DeadlinePassed;
-            }
-            () = clock::sleep_until(stop_point, step), if !stopping => state.pass_stop_point(last_error.as_ref()),
-            _ = deadlines.changed() => {}
-            (sent, answer) = &mut renewal, if renews(state) => {
-                let next = match judge(term, answer) {
-                    Ok(()) => {
-                        (failures, last_error) = (0, None);
-                        state.extend(sent);
-                        schedule.next_renewal(sent)
-                    }
-                    Err(Failure::Lost(reason)) => {
-                        state.lose(StopReason::Lost(reason));
-                        return TermEnd::Lost;
-                    }
-                    Err(Failure::Unanswered(error)) => {
-                        failures += 1;
-                        telemetry::renewal_failed(term, failures, &error);
-                        last_error = Some(Arc::new(error));
-                        LocalInstant::now() + schedule.retry_pause(failures)
-                    }
-                };
-                renewal.set(renew_at(store, state, term, next));
-            }
+/// Takes the terms to renew now. Once one is due all go along, so that a beat is one round trip, whenever its leases were acquired.
+/// Terms whose last renewal failed go by themselves when they are due: their time is short, and would be everybody's.
+fn take_due(pulse: &mut Pulse, now: LocalInstant) -> [Batch; 2] {
+    let mut batches = <[Batch; 2]>::default();
+    for (failing, batch) in [false, true].into_iter().zip(&mut batches) {
+        let ready = |kept: &Kept| (kept.failures > 0) == failing && kept.state.renews() && !kept.in_flight;
+        if !pulse.terms.values().any(|kept| ready(kept) && kept.due <= now) {
+            continue;
+        }
+        for (id, kept) in pulse.terms.iter_mut().filter(|(_, kept)| ready(kept) && (!failing || kept.due <= now)) {
+            let Some(term) = kept.state.term() else { continue };
+            kept.in_flight = true;
+            batch.terms.push((*id, term.clone()));
+            batch.stop_point = batch.stop_point.into_iter().chain(kept.state.stop_point()).min();
+        }
+    }
+    batches
+}
+
+/// Stops every term when the heartbeat's task is dropped before its end.
+struct Fall(Option<Arc<Heartbeat>>);
+
+impl Drop for Fall {
+    fn drop(&mut self) {
+        if let Some(heartbeat) = &self.0 {
+            heartbeat.stop_all("its runtime went down");
         }
     }
 }
 
-/// After the stop point a renewal could not save the job; while it drains at the executor's own wish, renewals go on (E12).
-fn renews(state: &TermState) -> bool {
-    matches!(state.reason(), None | Some(StopReason::ShutDown | StopReason::Abandoned))
+/// A term under the heartbeat, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    heartbeat: Arc<Heartbeat>,
+    id: u64,
 }
 
-async fn renew_at(
-    store: &dyn LeaseStore,
-    state: &TermState,
-    term: &Term,
-    at: LocalInstant,
-) -> (LocalInstant, Result<Renewal, StoreError>) {
-    let schedule = state.schedule();
-    clock::sleep_until(at, schedule.clock_step()).await;
-    let sent = LocalInstant::now();
-    let limit = attempt_limit(schedule, state.deadline(), state.stopping().is_cancelled());
-    (sent, renew_within(store, term, schedule, limit).await)
-}
-
-/// An answer that comes after the stop point is of no use; while the job drains the deadline itself counts.
-fn attempt_limit(schedule: &Schedule, deadline: Option<LocalInstant>, stopping: bool) -> Duration {
-    let Some(deadline) = deadline else { return schedule.operation_timeout };
-    schedule.call_limit(if stopping { deadline } else { schedule.stop_point(deadline) })
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        let kept = self.heartbeat.pulse().terms.remove(&self.id);
+        if kept.is_some() {
+            self.heartbeat.changed.notify_one();
+        }
+    }
 }
 
 /// Renews once, for at most `limit`.
@@ -115,11 +252,12 @@ pub(crate) async fn renew_within(
     schedule: &Schedule,
     limit: Duration,
 ) -> Result<Renewal, StoreError> {
-    match tokio::time::timeout(limit, store.renew(&term.name, &term.owner, schedule.duration)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(StoreError::new(Operation::Renew, ErrorKind::Indeterminate)
-            .with_detail(format!("no answer within {limit:?}"))),
-    }
+    let renewal = store.renew(&term.name, &term.owner, schedule.duration);
+    tokio::time::timeout(limit, renewal).await.unwrap_or_else(|_| Err(unanswered(limit)))
+}
+
+fn unanswered(limit: Duration) -> StoreError {
+    StoreError::new(Operation::Renew, ErrorKind::Indeterminate).with_detail(format!("no answer within {limit:?}"))
 }
 
 /// Why an answer does not extend the term.
@@ -128,10 +266,10 @@ pub(crate) enum Failure {
     Unanswered(StoreError),
 }
 
-/// An answer extends the term only when it carries the term's own token (E7).
-pub(crate) fn judge(term: &Term, answer: Result<Renewal, StoreError>) -> Result<(), Failure> {
+/// Whether the holder is to hand over. An answer extends the term only when it carries the term's own token (E7).
+pub(crate) fn judge(term: &Term, answer: Result<Renewal, StoreError>) -> Result<bool, Failure> {
     match answer {
-        Ok(Renewal::Renewed { token, .. }) if token == term.token => Ok(()),
+        Ok(Renewal::Renewed { token, hand_over }) if token == term.token => Ok(hand_over),
         Ok(Renewal::Renewed { token, .. }) => Err(Failure::Lost(LossReason::Superseded(token))),
         Ok(Renewal::Lost(reason)) => Err(Failure::Lost(reason)),
         Err(error) => Err(Failure::Unanswered(error)),

@@ -96,6 +96,11 @@ impl HeldLease {
         self.deadline().map(LocalInstant::remaining)
     }
 
+    /// Counts as the job's first turn.
+    pub(crate) fn set_started(&self) {
+        self.0.set_started();
+    }
+
     /// Why the job was told to stop; none while it may go on.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.0.reason().cloned()

@@ -1,23 +1,27 @@
 //! The forms in which a named job runs.
 
 use std::{
+    convert::Infallible,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::{
-    AcquireError, HeldLease, Leadership, LeaseGuard, LeaseName, RunError, StopReason, TryRun,
+    AcquireError, HeldLease, Leadership, LeaseDuration, LeaseGuard, LeaseName, RunError, StopReason, TryRun,
     clock::{self, LocalInstant},
     executor::{
         Shared,
-        contend::{Grant, NoGrant, Patience, contend},
+        contend::{NoGrant, Patience, contend},
+        running::{Running, Spawned},
         schedule::Floor,
-        stop::{JobEnd, spawn_job, supervise},
+        stop::{JobEnd, spawn_blocking_job, spawn_job, supervise},
         term::TermState,
     },
+    telemetry,
 };
 
 /// A named job that runs on one instance at a time, from [`SingletonExecutor::job`](crate::SingletonExecutor::job).
@@ -28,16 +32,46 @@ use crate::{
 pub struct Job {
     shared: Arc<Shared>,
     name: LeaseName,
+    at_least: Option<LeaseDuration>,
+    misfire: Misfire,
+}
+
+/// What [`Job::every`] does about a run whose time has passed during an outage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Misfire {
+    /// One run makes up for all that were missed, as soon as the lease is granted.
+    #[default]
+    RunOnce,
+    /// The run is skipped when the lease is granted more than one lease duration after it was to be free; the next is a period later.
+    Skip,
 }
 
 impl Job {
     pub(crate) fn new(shared: Arc<Shared>, name: LeaseName) -> Self {
-        Self { shared, name }
+        Self { shared, name, at_least: None, misfire: Misfire::default() }
     }
 
     /// The name of the lease.
     pub fn name(&self) -> &LeaseName {
         &self.name
+    }
+
+    /// Lets the lease rest until `hold` after its grant, however the job ended once it had started: no other instance runs it before.
+    ///
+    /// While the rest is not yet written the lease is renewed. A crash, a pause or an outage that outlasts the lease before then repeats
+    /// the run.
+    #[must_use]
+    pub fn at_least(mut self, hold: LeaseDuration) -> Self {
+        self.at_least = Some(hold);
+        self
+    }
+
+    /// Sets what [`every`](Self::every) does about a run whose time has passed during an outage.
+    #[must_use]
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.misfire = misfire;
+        self
     }
 
     /// Runs `job` wherever the lease is won, and again after a loss, until it ends by itself.
@@ -80,7 +114,7 @@ impl Job {
         Fut: Future + Send + 'static,
         Fut::Output: Send + 'static,
     {
-        self.clone().run_again(job)
+        self.clone().run_again(spawning(job))
     }
 
     /// Runs `job` once, if its lease is free now.
@@ -103,6 +137,76 @@ impl Job {
         Fut::Output: Send + 'static,
     {
         self.clone().run_once(job)
+    }
+
+    /// Runs a blocking `job` wherever the lease is won, as [`run`](Self::run) does, on a thread for blocking work.
+    ///
+    /// Such a job cannot be dropped: it must look at [`is_held`](HeldLease::is_held) between its steps. One that has not ended when its
+    /// lease has lapsed is treated by [`OnOverrun`](crate::OnOverrun).
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`run`](Self::run).
+    pub fn run_blocking<F, T>(&self, job: F) -> impl Future<Output = Result<T, RunError>> + Send + use<F, T>
+    where
+        F: FnMut(HeldLease) -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let job = Arc::new(Mutex::new(job));
+        self.clone().run_again(move |state| {
+            let job = Arc::clone(&job);
+            spawn_blocking_job(state, move |lease| job.lock().unwrap_or_else(PoisonError::into_inner)(lease)).boxed()
+        })
+    }
+
+    /// Runs `job` once a `period` across the cluster, until the executor is shut down.
+    ///
+    /// The period is counted from the grant of each run, on the database's clock: after a run the lease rests until then. A run that was
+    /// stopped counts as the period's run, so a hand-over neither repeats nor skips one. What happens after an outage is set by
+    /// [`misfire`](Self::misfire). Should a job outlast its period, the next run follows at once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run); a shutdown always ends it with [`RunError::ShutDown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lease_core::{LeaseDuration, MemoryLeaseStore, SingletonExecutor, SingletonOptions};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let executor = SingletonExecutor::new(MemoryLeaseStore::new(), SingletonOptions::enabled())?;
+    /// let hour = LeaseDuration::new(Duration::from_secs(3600))?;
+    /// let probe = tokio::spawn(executor.job("probe")?.every(hour, |lease| async move {
+    ///     println!("probing under token {:?}", lease.token());
+    /// }));
+    /// tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    /// executor.shutdown().await;
+    /// # probe.await?.unwrap_err();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn every<F, Fut>(
+        &self,
+        period: LeaseDuration,
+        job: F,
+    ) -> impl Future<Output = Result<Infallible, RunError>> + Send + use<F, Fut>
+    where
+        F: FnMut(HeldLease) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let hold = self.at_least.map_or(period, |at_least| at_least.max(period));
+        self.clone().at_least(hold).run_every(spawning(job))
     }
 
     /// Acquires the lease into the caller's own hands, waiting at most `limit`: none waits for ever, zero tries once.
@@ -132,34 +236,48 @@ impl Job {
     ///
     /// Outside a tokio runtime.
     pub fn leadership(&self) -> Leadership {
-        Leadership::start(Arc::clone(&self.shared), self.name.clone())
+        Leadership::start(Arc::clone(&self.shared), self.name.clone(), self.at_least)
     }
 
-    async fn run_again<F, Fut>(self, job: F) -> Result<Fut::Output, RunError>
-    where
-        F: FnMut(HeldLease) -> Fut + Send + 'static,
-        Fut: Future + Send + 'static,
-        Fut::Output: Send + 'static,
-    {
-        let job = Arc::new(Mutex::new(job));
+    async fn run_again<T: Send + 'static>(
+        self,
+        mut spawn: impl FnMut(Arc<TermState>) -> Spawned<T>,
+    ) -> Result<T, RunError> {
         let mut floor = Floor::new(self.shared.schedule.poll_interval);
         loop {
             let grant = contend(&self.shared, &self.name, Patience::Forever).await.map_err(RunError::from)?;
             let started = LocalInstant::now();
-            let job = Arc::clone(&job);
-            let start = move |lease| {
-                let mut job = job.lock().unwrap_or_else(PoisonError::into_inner);
-                job(lease)
-            };
-            let (end, reason) = Running::start(&self.shared, grant, start).end().await?;
-            match (end, reason) {
-                (JobEnd::Panicked(message), _) | (_, Some(StopReason::HeartbeatPanicked(message))) => {
-                    return Err(RunError::Panicked(message));
-                }
-                (JobEnd::Finished(value), Some(StopReason::Ended | StopReason::ShutDown)) => return Ok(value),
-                (_, Some(StopReason::ShutDown)) => return Err(RunError::ShutDown),
+            let work = spawn(grant.state());
+            match Running::start(&self.shared, grant, self.at_least, work).end().await?.into_end()? {
+                (JobEnd::Finished(value), StopReason::Ended | StopReason::ShutDown) => return Ok(value),
+                (_, StopReason::ShutDown) => return Err(RunError::ShutDown),
                 _ => self.recover(&mut floor, started).await,
             }
+        }
+    }
+
+    async fn run_every(self, mut spawn: impl FnMut(Arc<TermState>) -> Spawned<()>) -> Result<Infallible, RunError> {
+        let mut floor = Floor::new(self.shared.schedule.poll_interval);
+        loop {
+            let grant = contend(&self.shared, &self.name, Patience::Forever).await.map_err(RunError::from)?;
+            let started = LocalInstant::now();
+            let missed = grant.late_by.is_some_and(|late| late > self.shared.schedule.duration.as_duration());
+            let work = if missed && self.misfire == Misfire::Skip {
+                telemetry::run_skipped(&self.name);
+                grant.state().set_started();
+                async { JobEnd::Finished(()) }.boxed()
+            } else {
+                spawn(grant.state())
+            };
+            let (_, reason) = Running::start(&self.shared, grant, self.at_least, work).end().await?.into_end()?;
+            if let StopReason::ShutDown = reason {
+                return Err(RunError::ShutDown);
+            }
+            if !self.shared.enabled {
+                // Nothing rests while the executor is disabled: the period is this process's own.
+                self.pass_period(started).await;
+            }
+            self.recover(&mut floor, started).await;
         }
     }
 
@@ -174,13 +292,11 @@ impl Job {
             Err(NoGrant::HeldElsewhere(holder)) => return Ok(TryRun::HeldElsewhere(holder)),
             Err(other) => return Err(other.into()),
         };
-        match Running::start(&self.shared, grant, job).end().await? {
+        let work = spawn_job(grant.state(), job).boxed();
+        match Running::start(&self.shared, grant, self.at_least, work).end().await?.into_end()? {
             (JobEnd::Finished(value), _) => Ok(TryRun::Ran(value)),
-            (JobEnd::Panicked(message), _) | (_, Some(StopReason::HeartbeatPanicked(message))) => {
-                Err(RunError::Panicked(message))
-            }
-            (JobEnd::Dropped, Some(StopReason::ShutDown) | None) => Err(RunError::ShutDown),
-            (JobEnd::Dropped, Some(reason)) => Err(RunError::Stopped(reason)),
+            (_, StopReason::ShutDown | StopReason::Ended) => Err(RunError::ShutDown),
+            (_, reason) => Err(RunError::Stopped(reason)),
         }
     }
 
@@ -191,15 +307,24 @@ impl Job {
             Some(limit) => Patience::Until(LocalInstant::now() + limit),
         };
         let grant = contend(&self.shared, &self.name, patience).await?;
-        let lease = HeldLease::new(grant.state());
+        let (lease, at_least) = (HeldLease::new(grant.state()), self.at_least);
+        grant.state().set_started();
         let (done, caller) = oneshot::channel::<()>();
         let (answer, released) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let supervised = supervise(shared, grant, async { drop(caller.await) }).await;
+            let supervised = supervise(shared, grant, at_least, async { drop(caller.await) }).await;
             let _ = answer.send(supervised.released);
         });
         Ok(LeaseGuard::new(lease, done, released))
+    }
+
+    async fn pass_period(&self, started: LocalInstant) {
+        let period = self.at_least.map(LeaseDuration::as_duration).unwrap_or_default();
+        tokio::select! {
+            () = self.shared.shutdown.cancelled() => {}
+            () = clock::sleep_until(started + period, self.shared.schedule.clock_step()) => {}
+        }
     }
 
     /// After a term that hardly lasted, waits a little before the next.
@@ -213,48 +338,20 @@ impl Job {
     }
 }
 
-/// A job that was started. Dropping this tells it to stop.
-struct Running<T> {
-    shared: Arc<Shared>,
-    state: Arc<TermState>,
-    end: oneshot::Receiver<JobEnd<T>>,
-}
-
-impl<T: Send + 'static> Running<T> {
-    fn start<Fut>(shared: &Arc<Shared>, grant: Grant, job: impl FnOnce(HeldLease) -> Fut + Send + 'static) -> Self
-    where
-        Fut: Future<Output = T> + Send + 'static,
-    {
-        let state = grant.state();
-        let (answer, end) = oneshot::channel();
-        let (supervisor, work) = (Arc::clone(shared), spawn_job(Arc::clone(&state), job));
-        tokio::spawn(async move {
-            let supervised = supervise(supervisor, grant, work).await;
-            let _ = answer.send(supervised.result);
-        });
-        Self { shared: Arc::clone(shared), state, end }
-    }
-
-    /// Waits until the job has ended and its lease was released; during a shutdown only until the job has overrun its lease.
-    async fn end(mut self) -> Result<(JobEnd<T>, Option<StopReason>), RunError> {
-        let given_up = async {
-            self.shared.shutdown.cancelled().await;
-            self.state.overrun().cancelled().await;
+/// Spawns a job for each term that is won.
+fn spawning<F, Fut>(job: F) -> impl FnMut(Arc<TermState>) -> Spawned<Fut::Output>
+where
+    F: FnMut(HeldLease) -> Fut + Send + 'static,
+    Fut: Future + Send + 'static,
+    Fut::Output: Send + 'static,
+{
+    let job = Arc::new(Mutex::new(job));
+    move |state| {
+        let job = Arc::clone(&job);
+        let start = move |lease| {
+            let mut job = job.lock().unwrap_or_else(PoisonError::into_inner);
+            job(lease)
         };
-        tokio::select! {
-            biased;
-            end = &mut self.end => match end {
-                Ok(end) => Ok((end, self.state.reason().cloned())),
-                // The runtime is going down.
-                Err(_) => Err(RunError::ShutDown),
-            },
-            () = given_up => Err(RunError::DidNotStop),
-        }
-    }
-}
-
-impl<T> Drop for Running<T> {
-    fn drop(&mut self) {
-        self.state.request_stop(StopReason::Abandoned);
+        spawn_job(state, start).boxed()
     }
 }

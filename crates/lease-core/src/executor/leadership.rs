@@ -11,11 +11,12 @@ use tokio_util::{
 };
 
 use crate::{
-    HeldLease, LeaseName, StopReason,
+    HeldLease, LeaseDuration, LeaseName, StopReason,
     clock::{self, LocalInstant},
     executor::{
         Shared,
-        contend::{Grant, NoGrant, Patience, contend},
+        contend::{NoGrant, Patience, contend},
+        grant::Grant,
         schedule::Floor,
         stop::supervise,
     },
@@ -55,10 +56,16 @@ pub struct Leadership {
 type Current = Arc<RwLock<Option<(HeldLease, TaskTracker)>>>;
 
 impl Leadership {
-    pub(crate) fn start(shared: Arc<Shared>, name: LeaseName) -> Self {
+    pub(crate) fn start(shared: Arc<Shared>, name: LeaseName, at_least: Option<LeaseDuration>) -> Self {
         let (current, gained, stop) = (Current::default(), Arc::default(), CancellationToken::new());
-        let leader =
-            Leader { shared, name, current: Arc::clone(&current), gained: Arc::clone(&gained), stop: stop.clone() };
+        let leader = Leader {
+            shared,
+            name,
+            at_least,
+            current: Arc::clone(&current),
+            gained: Arc::clone(&gained),
+            stop: stop.clone(),
+        };
         leader.start();
         Self { current, gained, _stop: stop.drop_guard() }
     }
@@ -82,7 +89,10 @@ impl Leadership {
         let (lease, steps) = current.as_ref()?;
         // The step is counted before the lease is looked at: a supervisor that has seen no step has ended the lease before.
         let step = Step { lease: lease.clone(), _counted: steps.token() };
-        step.lease.is_held().then_some(step)
+        step.lease.is_held().then(|| {
+            step.lease.set_started();
+            step
+        })
     }
 
     /// Waits until this instance leads.
@@ -121,6 +131,7 @@ impl Deref for Step {
 struct Leader {
     shared: Arc<Shared>,
     name: LeaseName,
+    at_least: Option<LeaseDuration>,
     current: Current,
     gained: Arc<tokio::sync::Notify>,
     stop: CancellationToken,
@@ -187,6 +198,6 @@ impl Leader {
             }
             steps.wait().await;
         };
-        supervise(Arc::clone(&self.shared), grant, work).await;
+        supervise(Arc::clone(&self.shared), grant, self.at_least, work).await;
     }
 }

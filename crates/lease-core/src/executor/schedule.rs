@@ -56,9 +56,10 @@ impl Schedule {
         early(doubled(FIRST_FLOOR, failures.saturating_sub(1)).min(longest), 2)
     }
 
-    /// The time that one call may take when its answer is of no use after `until`.
-    pub(crate) fn call_limit(&self, until: LocalInstant) -> Duration {
-        self.operation_timeout.min(until.remaining())
+    /// The time that one renewal may take when its answer is of no use after `stop_point`: half of what is left, so that a renewal
+    /// whose answer is lost is tried again in time.
+    pub(crate) fn renewal_limit(&self, stop_point: LocalInstant) -> Duration {
+        self.operation_timeout.min(stop_point.remaining() / 2).max(Duration::from_millis(1))
     }
 
     /// The pause before a standby looks again, the floor excepted: until the holder's expiry or for the poll interval.
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(hasty.clock_step(), Duration::from_millis(25));
     }
 
-    /// E4: a renewal is up to a tenth early and never late; retries double up to half an interval; no call outlives its use.
+    /// E4: a renewal is up to a tenth early and never late; retries double up to half an interval; no renewal takes more than half of what is left.
     #[tokio::test(start_paused = true)]
     async fn renewals_come_early_and_retries_slow_down() {
         let anchor = LocalInstant::now();
@@ -166,8 +167,8 @@ mod tests {
             let pause = schedule().retry_pause(1000);
             assert!(pause >= Duration::from_millis(1750) && pause <= Duration::from_millis(3500));
         }
-        assert_eq!(schedule().call_limit(anchor + 3 * SECOND), 3 * SECOND);
-        assert_eq!(schedule().call_limit(anchor + 9 * SECOND), 4 * SECOND);
+        assert_eq!(schedule().renewal_limit(anchor + 3 * SECOND), 1500 * SECOND / 1000);
+        assert_eq!(schedule().renewal_limit(anchor + 9 * SECOND), 4 * SECOND);
     }
 
     /// E5: a standby looks at the holder's expiry when that comes before its poll interval, and never before.

@@ -1,19 +1,14 @@
 //! The stop chain: told to stop, dropped at the deadline, joined, and only then released (E3).
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, pin::Pin, pin::pin, process, sync::Arc, task::Poll};
+use std::{any::Any, future::Future, pin::Pin, pin::pin, process, sync::Arc, task::Poll};
 
 use futures::FutureExt;
+use tokio::task::JoinError;
 
 use crate::{
-    ErrorKind, HeldLease, LeaseStore, OnOverrun, Operation, StopReason, StoreError, Term,
+    HeldLease, LeaseDuration, OnOverrun, StoreError,
     clock::{self, LocalInstant},
-    executor::{
-        Shared,
-        contend::Grant,
-        heartbeat::{self, TermEnd},
-        schedule::{Floor, Schedule},
-        term::TermState,
-    },
+    executor::{Shared, grant::Grant, release::Release, term::TermState},
     telemetry,
 };
 
@@ -37,17 +32,37 @@ where
 {
     let task = tokio::spawn(async move {
         if state.is_held() && !state.must_drop() {
+            state.set_started();
             let job = start(HeldLease::new(Arc::clone(&state)));
             guarded(&state, job).await
         } else {
             JobEnd::Dropped
         }
     });
-    task.map(|joined| match joined {
+    task.map(joined)
+}
+
+/// Starts a blocking job on a thread for such, and answers when it has really ended. It cannot be dropped.
+pub(crate) fn spawn_blocking_job<T: Send + 'static>(
+    state: Arc<TermState>,
+    job: impl FnOnce(HeldLease) -> T + Send + 'static,
+) -> impl Future<Output = JobEnd<T>> + Send {
+    let task = tokio::task::spawn_blocking(move || {
+        if !state.is_held() || state.must_drop() {
+            return JobEnd::Dropped;
+        }
+        state.set_started();
+        JobEnd::Finished(job(HeldLease::new(state)))
+    });
+    task.map(joined)
+}
+
+fn joined<T>(end: Result<JobEnd<T>, JoinError>) -> JobEnd<T> {
+    match end {
         Ok(end) => end,
         Err(error) if error.is_panic() => JobEnd::Panicked(panic_message(&*error.into_panic())),
         Err(_) => JobEnd::Dropped,
-    })
+    }
 }
 
 /// Polls a job only while it may run. The clock is read before each poll: a process that was paused drops its job instead.
@@ -58,11 +73,11 @@ async fn guarded<Fut: Future>(state: &TermState, job: Fut) -> JobEnd<Fut::Output
         let told = dropping.as_mut().poll(context).is_ready();
         let Some(running) = job.as_mut() else { return Poll::Ready(JobEnd::Dropped) };
         if told || state.must_drop() {
-            state.notice_the_clock();
+            state.watch_the_clock();
             job = None;
             return Poll::Ready(JobEnd::Dropped);
         }
-        state.notice_the_clock();
+        state.watch_the_clock();
         running.as_mut().poll(context).map(JobEnd::Finished)
     })
     .await
@@ -76,44 +91,40 @@ pub(crate) struct Supervised<R> {
     pub(crate) released: Option<Result<bool, StoreError>>,
 }
 
-/// Keeps the lease of a grant alive until `work` has really ended, and releases it then.
-pub(crate) async fn supervise<R>(shared: Arc<Shared>, grant: Grant, work: impl Future<Output = R>) -> Supervised<R> {
+/// Keeps the lease of a grant alive until `work` has really ended, and releases it then; with a minimum hold it lets it rest (E10).
+pub(crate) async fn supervise<R>(
+    shared: Arc<Shared>,
+    grant: Grant,
+    at_least: Option<LeaseDuration>,
+    work: impl Future<Output = R>,
+) -> Supervised<R> {
     let held = grant.start();
     let state = Arc::clone(&held.state);
     let mut work = pin!(work);
-    let heartbeat = AssertUnwindSafe(heartbeat::keep(&*shared.store, &state, held.anchor)).catch_unwind();
-    let first = tokio::select! {
+    let result = tokio::select! {
         biased;
-        result = work.as_mut() => Ok(result),
-        end = heartbeat => Err(end),
-    };
-    let (result, lost) = match first {
-        Ok(result) => (result, false),
-        Err(end) => {
-            if let Err(panic) = &end {
-                state.lose(StopReason::HeartbeatPanicked(panic_message(&**panic)));
-            }
-            let lost = matches!(end, Ok(TermEnd::Lost));
-            (join(&shared, &state, work, lost).await, lost)
-        }
+        result = work.as_mut() => result,
+        () = state.dropping().cancelled() => join(&shared, &state, work).await,
     };
     state.end();
-    let released = match state.term() {
-        Some(term) => {
-            telemetry::ended(term, state.reason());
-            if lost { None } else { Some(release(&*shared.store, term, state.schedule()).await) }
-        }
-        None => None,
+    let Some(term) = state.term() else {
+        return Supervised { result, released: None };
     };
-    drop(held);
-    Supervised { result, released }
+    telemetry::ended(term, state.reason());
+    let release =
+        Release { store: &*shared.store, state: &state, term, hold: at_least.filter(|_| state.has_started()) };
+    let released = release.until_answered().await;
+    if let Some(turn) = &held.turn {
+        turn.stand_back(release.stand_back(&released));
+    }
+    Supervised { result, released: released.answer }
 }
 
 /// Waits for a job that was dropped, and reports one that has not ended when its lease has lapsed.
-async fn join<R>(shared: &Shared, state: &TermState, mut work: Pin<&mut impl Future<Output = R>>, lost: bool) -> R {
+async fn join<R>(shared: &Shared, state: &TermState, mut work: Pin<&mut impl Future<Output = R>>) -> R {
     let schedule = state.schedule();
     let lapse = match state.deadline() {
-        Some(deadline) if !lost => schedule.lapse(deadline),
+        Some(deadline) if !state.is_lost() => schedule.lapse(deadline),
         _ => LocalInstant::now() + schedule.margin,
     };
     tokio::select! {
@@ -130,39 +141,8 @@ async fn join<R>(shared: &Shared, state: &TermState, mut work: Pin<&mut impl Fut
     work.await
 }
 
-/// Releases a term whose job has ended; an error is tried again within the operation timeout.
-async fn release(store: &dyn LeaseStore, term: &Term, schedule: &Schedule) -> Result<bool, StoreError> {
-    let give_up = LocalInstant::now() + schedule.operation_timeout;
-    let mut floor = Floor::new(schedule.poll_interval);
-    loop {
-        match release_once(store, term, give_up).await {
-            Err(error) if error.is_retryable() && floor.current() < give_up.remaining() => {
-                tokio::time::sleep(floor.next()).await;
-            }
-            Err(error) => {
-                telemetry::release_failed(&term.name, &error);
-                return Err(error);
-            }
-            answer => return answer,
-        }
-    }
-}
-
-/// Sends one release, and waits for its answer until `give_up`.
-pub(crate) async fn release_once(
-    store: &dyn LeaseStore,
-    term: &Term,
-    give_up: LocalInstant,
-) -> Result<bool, StoreError> {
-    let limit = give_up.remaining();
-    match tokio::time::timeout(limit, store.release(&term.name, &term.owner)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(StoreError::new(Operation::Release, ErrorKind::Indeterminate)
-            .with_detail(format!("no answer within {limit:?}"))),
-    }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<&str>().map(ToString::to_string);
     message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

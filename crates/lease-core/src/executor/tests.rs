@@ -1,8 +1,12 @@
 //! The executor's rules with paused time and a scripted store: no database and no real waiting.
 
 mod acquire;
+mod at_least;
 mod contention;
 mod disabled;
+mod every;
+mod hand_over;
+mod heartbeat;
 mod leadership;
 mod renewal;
 mod script;

@@ -1,17 +1,18 @@
 //! A store that does what a test tells it, and remembers each call.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     future::pending,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use crate::{
     Acquisition, ErrorKind, LeaseDuration, LeaseName, LeaseStore, MemoryLeaseStore, Operation, OwnerId, Renewal,
-    SingletonExecutor, SingletonOptions, StoreError, Wakeup, clock::LocalInstant,
+    SingletonExecutor, SingletonOptions, StoreError, Term, Wakeup, clock::LocalInstant,
 };
 
 /// The duration of every lease in these tests; the rest is the default: renew 7.5 s, grace 5 s, margin 0.3 s, poll 2 s.
@@ -69,6 +70,10 @@ struct Script {
     next: HashMap<Operation, VecDeque<Act>>,
     always: HashMap<Operation, Act>,
     calls: Vec<Call>,
+    /// How many terms each call of `renew_many` had.
+    batches: Vec<usize>,
+    /// The names whose rows a stranger has locked: renewed together they are contended, and alone they wait.
+    locked: HashSet<LeaseName>,
 }
 
 impl ScriptedStore {
@@ -89,7 +94,7 @@ impl ScriptedStore {
 
     /// Makes every verb fail with `kind`, as an outage would.
     pub(super) fn outage(&self, kind: ErrorKind) {
-        for operation in [Operation::Acquire, Operation::Renew, Operation::Release] {
+        for operation in [Operation::Acquire, Operation::Renew, Operation::Release, Operation::ReleaseAfter] {
             self.always(operation, Act::Fail(kind));
         }
     }
@@ -97,6 +102,25 @@ impl ScriptedStore {
     /// Answers truly from now on.
     pub(super) fn heal(&self) {
         self.script.lock().unwrap().always.clear();
+    }
+
+    /// Lets a stranger lock or unlock the row of `name`.
+    pub(super) fn lock(&self, name: &str, locked: bool) {
+        let name = LeaseName::new(name).unwrap();
+        let names = &mut self.script.lock().unwrap().locked;
+        if locked {
+            names.insert(name)
+        } else {
+            names.remove(&name)
+        };
+    }
+
+    fn is_locked(&self, name: &LeaseName) -> bool {
+        self.script.lock().unwrap().locked.contains(name)
+    }
+
+    pub(super) fn batches(&self) -> Vec<usize> {
+        self.script.lock().unwrap().batches.clone()
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -120,6 +144,7 @@ impl ScriptedStore {
 
     fn act(&self, operation: Operation, owner: &OwnerId) -> Option<Act> {
         let mut script = self.script.lock().unwrap();
+        ring();
         script.calls.push(Call { operation, owner: owner.clone(), at: LocalInstant::now() });
         let next = script.next.get_mut(&operation).and_then(VecDeque::pop_front);
         next.or_else(|| script.always.get(&operation).copied())
@@ -165,7 +190,13 @@ impl LeaseStore for ScriptedStore {
     }
 
     async fn renew(&self, name: &LeaseName, owner: &OwnerId, duration: LeaseDuration) -> Result<Renewal, StoreError> {
-        self.perform(Operation::Renew, owner, self.rows.renew(name, owner, duration)).await
+        let renewal = async {
+            while self.is_locked(name) {
+                tokio::time::sleep(millis(1)).await;
+            }
+            self.rows.renew(name, owner, duration).await
+        };
+        self.perform(Operation::Renew, owner, renewal).await
     }
 
     async fn release(&self, name: &LeaseName, owner: &OwnerId) -> Result<bool, StoreError> {
@@ -174,6 +205,17 @@ impl LeaseStore for ScriptedStore {
 
     async fn release_after(&self, name: &LeaseName, owner: &OwnerId, hold: LeaseDuration) -> Result<bool, StoreError> {
         self.perform(Operation::ReleaseAfter, owner, self.rows.release_after(name, owner, hold)).await
+    }
+
+    async fn renew_many(&self, terms: &[Term], duration: LeaseDuration) -> Vec<Result<Renewal, StoreError>> {
+        self.script.lock().unwrap().batches.push(terms.len());
+        let renewals = terms.iter().map(|term| async move {
+            if self.is_locked(&term.name) {
+                return Err(StoreError::new(Operation::Renew, ErrorKind::Contended));
+            }
+            self.renew(&term.name, &term.owner, duration).await
+        });
+        futures::future::join_all(renewals).await
     }
 
     fn watch(&self, name: &LeaseName) -> Wakeup {
@@ -186,12 +228,26 @@ pub(super) fn executor(store: &ScriptedStore) -> SingletonExecutor {
     SingletonExecutor::new(store.clone(), SingletonOptions::enabled().duration(DURATION)).unwrap()
 }
 
-/// Waits on the paused clock until `condition` holds.
+thread_local! {
+    /// Rings when a store was called, or something was noted: the tests with a paused clock run on one thread each.
+    static BELL: Arc<Notify> = Arc::default();
+}
+
+fn ring() {
+    BELL.with(|bell| bell.notify_waiters());
+}
+
+/// Waits on the paused clock until `condition` holds. It is looked at whenever a store is called or something is noted, and each
+/// second.
 pub(super) async fn until(condition: impl Fn() -> bool) {
-    let limit = LocalInstant::now() + seconds(3600);
-    while !condition() {
-        assert!(!limit.has_passed(), "the condition did not come true within an hour");
-        tokio::time::sleep(millis(1)).await;
+    let (bell, limit) = (BELL.with(Arc::clone), LocalInstant::now() + seconds(7200));
+    loop {
+        let rung = bell.notified();
+        if condition() {
+            return;
+        }
+        assert!(!limit.has_passed(), "the condition did not come true within two hours");
+        let _ = tokio::time::timeout(seconds(1), rung).await;
     }
 }
 
@@ -209,6 +265,7 @@ impl Journal {
 
     pub(super) fn note(&self, what: impl Into<String>) {
         self.entries.lock().unwrap().push((what.into(), LocalInstant::now().saturating_duration_since(self.start)));
+        ring();
     }
 
     /// The entries' names.
@@ -224,6 +281,12 @@ impl Journal {
     pub(super) fn when(&self, what: &str) -> Duration {
         let entries = self.entries.lock().unwrap();
         entries.iter().find(|(name, _)| name == what).unwrap_or_else(|| panic!("no {what} in {entries:?}")).1
+    }
+
+    /// Each time at which `what` happened.
+    pub(super) fn times(&self, what: &str) -> Vec<Duration> {
+        let entries = self.entries.lock().unwrap();
+        entries.iter().filter(|(name, _)| name == what).map(|(_, at)| *at).collect()
     }
 
     /// The time from one entry to another.

@@ -67,6 +67,20 @@ async fn a_job_that_ignores_its_token_is_dropped_after_its_grace() {
     assert!(store.rival("job").await.is_acquired());
 }
 
+/// E3, SD-08: a guard that is kept through a shutdown overruns it: its renewals end, and its lease lapses although the store answers.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_kept_through_a_shutdown_lapses() {
+    let store = ScriptedStore::default();
+    let executor = executor(&store);
+    let guard = executor.job("job").unwrap().acquire(None).await.unwrap();
+    tokio::time::sleep(seconds(20)).await;
+    assert_eq!(executor.shutdown().await.unfinished, [guard.name().clone()]);
+    assert!(!guard.is_held() && !store.rival("job").await.is_acquired());
+    tokio::time::sleep(super::script::DURATION).await;
+    assert!(store.rival("job").await.is_acquired());
+    assert!(!guard.release().await.unwrap());
+}
+
 /// A shutdown is idempotent, ends every standby, and lets nothing start afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_is_idempotent_and_final() {
