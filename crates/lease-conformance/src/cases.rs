@@ -7,6 +7,7 @@ pub mod bounded;
 pub mod cancel;
 pub mod clock;
 pub mod durations;
+pub mod force_release;
 pub mod healing;
 pub mod identity;
 pub mod race;

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lease_core::{LeaseName, LeaseStore, OwnerId};
+use lease_core::{ForceRelease, ForcedRelease, LeaseName, LeaseStore, OwnerId, StoreError};
 use tokio::runtime::{Builder, Runtime};
 
 /// A backend under test.
@@ -69,10 +69,10 @@ pub trait Harness: Send + Sync + Sized + 'static {
         unsupported("delete_row")
     }
 
-    /// Hook `force_out`: takes the owner out of the row of `name`, as an operator does. The lease may rest or be free afterwards.
-    async fn force_out(&self, name: &LeaseName) {
-        let _ = name;
-        unsupported("force_out")
+    /// Hook `force_release`: forces the holder of `name` out, over a store that is a [`LeaseAdmin`](lease_core::LeaseAdmin).
+    async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        let _ = (name, mode);
+        unsupported("force_release")
     }
 
     /// Hook `request_hand_over`: sets `hand_over_at` in the row of `name`.
@@ -81,9 +81,9 @@ pub trait Harness: Send + Sync + Sized + 'static {
         unsupported("request_hand_over")
     }
 
-    /// Hook `recreate_table`: drops the table and makes it anew, while stores are connected.
-    async fn recreate_table(&self) {
-        unsupported("recreate_table")
+    /// Hook `drop_table`: drops the table while stores are connected; undoing it makes the table anew, without rows.
+    async fn drop_table(&self) -> Undo {
+        unsupported("drop_table")
     }
 
     /// Hook `lock_row`: another session's open transaction locks the row of `name`, or inserts it when there is none, until the
@@ -115,7 +115,7 @@ pub struct Row {
     pub hand_over_at: Option<i64>,
 }
 
-/// What ends a disturbance that a hook began. It must end as well, if later, when this is dropped.
+/// What ends a disturbance that a hook began. A lock or a stall must end as well, if later, when this is dropped.
 #[must_use = "a disturbance lasts until it is undone"]
 pub struct Undo(Pin<Box<dyn Future<Output = ()> + Send>>);
 
@@ -189,16 +189,16 @@ impl<H: Harness> Harness for Dyn<H> {
         self.0.delete_row(name).await;
     }
 
-    async fn force_out(&self, name: &LeaseName) {
-        self.0.force_out(name).await;
+    async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        self.0.force_release(name, mode).await
     }
 
     async fn request_hand_over(&self, name: &LeaseName) {
         self.0.request_hand_over(name).await;
     }
 
-    async fn recreate_table(&self) {
-        self.0.recreate_table().await;
+    async fn drop_table(&self) -> Undo {
+        self.0.drop_table().await
     }
 
     async fn lock_row(&self, name: &LeaseName) -> Undo {

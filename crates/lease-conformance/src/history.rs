@@ -15,11 +15,13 @@ mod clock;
 mod load;
 #[cfg(unix)]
 mod plan;
+mod verdict;
 
-pub use check::{Claim, Summary, Violation, check};
+pub use check::check;
 pub use load::{Load, record};
 #[cfg(unix)]
 pub use plan::Plan;
+pub use verdict::{Claim, Summary, Violation};
 
 use serde::{Deserialize, Serialize};
 

@@ -16,7 +16,9 @@
 //! ```
 //! use std::time::Duration;
 //! use lease_conformance::{Dyn, Harness, suite};
-//! use lease_core::{ForceRelease, LeaseAdmin, LeaseName, MemoryLeaseStore, async_trait};
+//! use lease_core::{
+//!     ForceRelease, ForcedRelease, LeaseAdmin, LeaseName, MemoryLeaseStore, StoreError, async_trait,
+//! };
 //!
 //! struct MemoryHarness(MemoryLeaseStore);
 //!
@@ -44,8 +46,8 @@
 //!         self.0.delete(name);
 //!     }
 //!
-//!     async fn force_out(&self, name: &LeaseName) {
-//!         self.0.force_release(name, ForceRelease::Rest).await.expect("the memory store always answers");
+//!     async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+//!         self.0.force_release(name, mode).await
 //!     }
 //!
 //!     async fn request_hand_over(&self, name: &LeaseName) {
@@ -58,7 +60,7 @@
 //!     conformance_dyn: Dyn<MemoryHarness>;
 //!     without {
 //!         row: "the memory store shows its rows to nobody",
-//!         recreate_table: "the memory store has no table to drop",
+//!         drop_table: "the memory store has no table to drop",
 //!         lock_row: "the memory store has no foreign transactions",
 //!         stall: "the memory store answers from this process",
 //!     }

@@ -104,7 +104,7 @@ macro_rules! __cases {
             }
             renew {
                 owner_renews "S4" [];
-                renewal_keeps_the_token "S4" [];
+                renewal_keeps_the_token "S4, RN-10" [];
                 renewal_is_refused_once_another_has_taken_over "S4, RC-11" [];
                 renewal_is_refused_to_an_owner_that_never_had_the_lease "S4" [];
                 shorter_renewal_cuts_the_lease "S4" [];
@@ -113,7 +113,7 @@ macro_rules! __cases {
                 renewal_is_refused_after_a_release "S4" [];
                 renewal_is_refused_while_the_lease_rests "S4, S5" [];
                 renewal_is_refused_when_the_row_is_deleted "S4, S14" [delete_row];
-                renewal_is_refused_when_the_owner_was_forced_out "S4, S14" [force_out];
+                renewal_racing_a_release_leaves_the_lease_free "S4, S5, RC-15" [];
                 refused_renewal_writes_nothing "S4, RC-11" [row];
                 hand_over_is_told_until_the_next_grant "S4" [request_hand_over];
             }
@@ -145,7 +145,6 @@ macro_rules! __cases {
                 token_rises_through_churn "S6" [];
                 token_is_not_below_the_clock "S6" [row];
                 token_rises_after_the_row_was_deleted "S6, S14" [delete_row];
-                token_rises_after_the_owner_was_forced_out "S6" [force_out];
             }
             term {
                 grant_lasts_its_whole_duration "S7" [];
@@ -210,8 +209,17 @@ macro_rules! __cases {
             healing {
                 changes_by_other_replicas_are_seen "S14" [];
                 deleted_row_is_acquired_anew "S14" [delete_row];
-                recreated_table_is_used_at_once "S14" [recreate_table];
-                forced_out_lease_is_acquired "S14" [force_out];
+                recreated_table_is_used_at_once "S14" [drop_table];
+                missing_table_is_an_error_until_it_is_there "S8, S14, SM-02" [drop_table];
+            }
+            force_release {
+                forced_out_lease_rests_until_it_would_have_expired "S1, S4" [force_release];
+                forced_out_lease_is_free_at_once_when_asked "S4, S5" [force_release];
+                forced_out_owner_cannot_revive_its_expired_lease "S4" [force_release];
+                token_rises_when_the_owner_is_forced_out "S6" [force_release row];
+                resting_lease_is_freed_by_force_alone "S5" [force_release];
+                nothing_to_force_out_is_no_error "S5, S8" [force_release];
+                locked_row_is_contended "S3, S8" [force_release lock_row];
             }
         }
     };

@@ -3,7 +3,7 @@
 /// Makes one test of each case, in one module for each harness and below it one for each theme.
 ///
 /// The names of the hooks that a backend cannot have come under `without`, each with the reason; a case that needs one of them is an
-/// ignored test that shows the reason. The hooks are `row`, `delete_row`, `force_out`, `request_hand_over`, `recreate_table`,
+/// ignored test that shows the reason. The hooks are `row`, `delete_row`, `force_release`, `request_hand_over`, `drop_table`,
 /// `lock_row`, `stall`, which are methods of [`Harness`](crate::Harness), and `wakes`: that the store's
 /// [`watch`](lease_core::LeaseStore::watch) wakes on a release.
 ///
@@ -42,9 +42,9 @@ macro_rules! __known_hooks {
     ($($hook:ident: $reason:literal),* $(,)?) => { $($crate::__known_hooks! { @ $hook })* };
     (@ row) => {};
     (@ delete_row) => {};
-    (@ force_out) => {};
+    (@ force_release) => {};
     (@ request_hand_over) => {};
-    (@ recreate_table) => {};
+    (@ drop_table) => {};
     (@ lock_row) => {};
     (@ stall) => {};
     (@ wakes) => {};
@@ -80,13 +80,13 @@ macro_rules! __test {
     ([delete_row $($more:ident)*] { delete_row: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
         $crate::__test! { @ignored $reason $case }
     };
-    ([force_out $($more:ident)*] { force_out: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
+    ([force_release $($more:ident)*] { force_release: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
         $crate::__test! { @ignored $reason $case }
     };
     ([request_hand_over $($more:ident)*] { request_hand_over: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
         $crate::__test! { @ignored $reason $case }
     };
-    ([recreate_table $($more:ident)*] { recreate_table: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
+    ([drop_table $($more:ident)*] { drop_table: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
         $crate::__test! { @ignored $reason $case }
     };
     ([lock_row $($more:ident)*] { lock_row: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {

@@ -1,6 +1,8 @@
 //! Stores that remember nothing about rows, so that what happens behind their backs heals by itself.
 
-use lease_core::{LeaseStore, LossReason};
+use std::fmt::Debug;
+
+use lease_core::{ErrorKind, LeaseStore, LossReason, StoreError, Term};
 
 use crate::{
     Harness,
@@ -46,7 +48,7 @@ pub async fn recreated_table_is_used_at_once(harness: &impl Harness) {
     let first = grant(&store, &job, &a, long()).await;
     extend(&store, &job, &a, long()).await;
     refusal(&replica, &job, &b).await;
-    harness.recreate_table().await;
+    harness.drop_table().await.undo().await;
     assert_eq!(loss(&store, &job, &a).await, LossReason::Deleted);
     let second = grant(&replica, &job, &b, long()).await;
     assert!(first.value < second.value, "{} then {}", first.value, second.value);
@@ -57,14 +59,28 @@ pub async fn recreated_table_is_used_at_once(harness: &impl Harness) {
     refusal(&replica, &job, &b).await;
 }
 
-/// S14: a lease whose owner was forced out is acquired as soon as the row says that it has run out.
-pub async fn forced_out_lease_is_acquired(harness: &impl Harness) {
+/// S8, S14, SM-02: without the table every verb says so, and once it is there the same stores work.
+pub async fn missing_table_is_an_error_until_it_is_there(harness: &impl Harness) {
     let (store, replica) = (harness.store().await, harness.store().await);
-    let (job, a, b) = (name("job"), owner("a"), owner("b"));
+    let (job, a) = (name("job"), owner("a"));
+    let token = grant(&store, &job, &a, long()).await.value;
+    let missing = harness.drop_table().await;
+    for store in [&store, &replica] {
+        not_migrated(store.try_acquire(&job, &a, long()).await);
+        not_migrated(store.renew(&job, &a, long()).await);
+        not_migrated(store.release(&job, &a).await);
+        not_migrated(store.release_after(&job, &a, long()).await);
+        for answer in store.renew_many(&[Term::new(job.clone(), a.clone(), token)], long()).await {
+            not_migrated(answer);
+        }
+    }
+    missing.undo().await;
     grant(&store, &job, &a, long()).await;
-    harness.force_out(&job).await;
-    release(&store, &job, &a, false).await;
-    harness.expire(&job).await;
-    grant(&replica, &job, &b, long()).await;
-    refusal(&store, &job, &a).await;
+    extend(&replica, &job, &a, long()).await;
+}
+
+#[track_caller]
+fn not_migrated<T: Debug>(answer: Result<T, StoreError>) {
+    let error = answer.expect_err("there is no table to answer from");
+    assert_eq!(error.kind(), ErrorKind::NotMigrated, "{error:?}");
 }

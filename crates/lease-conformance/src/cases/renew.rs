@@ -1,6 +1,6 @@
 //! Who may renew, for how long, and what those who may not are told.
 
-use lease_core::LossReason;
+use lease_core::{LeaseStore, LossReason};
 
 use crate::{
     Harness,
@@ -17,12 +17,12 @@ pub async fn owner_renews(harness: &impl Harness) {
     assert_time_left(harness, &renewed, long(), &refusal(&store, &job, &owner("b")).await);
 }
 
-/// S4: every renewal of a term answers the token of its grant.
+/// S4, RN-10: every renewal of a term answers the token of its grant, over whichever store and however many there are.
 pub async fn renewal_keeps_the_token(harness: &impl Harness) {
     let (store, replica) = (harness.store().await, harness.store().await);
     let (job, a) = (name("job"), owner("a"));
     let granted = grant(&store, &job, &a, long()).await;
-    for _ in 0..3 {
+    for _ in 0..harness.rounds() * 2 {
         assert_eq!(extend(&store, &job, &a, long()).await.value.token, granted.value);
         assert_eq!(extend(&replica, &job, &a, long()).await.value.token, granted.value);
     }
@@ -119,13 +119,18 @@ pub async fn renewal_is_refused_when_the_row_is_deleted(harness: &impl Harness) 
     grant(&store, &job, &owner("b"), long()).await;
 }
 
-/// S4, S14: a renewal says so when an operator has taken the owner out of the row.
-pub async fn renewal_is_refused_when_the_owner_was_forced_out(harness: &impl Harness) {
-    let store = harness.store().await;
-    let (job, a) = (name("job"), owner("a"));
-    grant(&store, &job, &a, long()).await;
-    harness.force_out(&job).await;
-    assert_eq!(loss(&store, &job, &a).await, LossReason::ForcedOut);
+/// S4, S5, RC-15: a release that meets a renewal on its way leaves the lease free, whichever of them comes first.
+pub async fn renewal_racing_a_release_leaves_the_lease_free(harness: &impl Harness) {
+    let (store, replica) = (harness.store().await, harness.store().await);
+    let (job, a, b) = (name("job"), owner("a"), owner("b"));
+    for _ in 0..harness.rounds() {
+        grant(&store, &job, &a, long()).await;
+        let ((), renewal) = tokio::join!(release(&store, &job, &a, true), replica.renew(&job, &a, long()));
+        assert!(renewal.is_ok(), "a lost race is no error: {renewal:?}");
+        grant(&store, &job, &b, long()).await;
+        let (renewal, ()) = tokio::join!(replica.renew(&job, &b, long()), release(&store, &job, &b, true));
+        assert!(renewal.is_ok(), "a lost race is no error: {renewal:?}");
+    }
 }
 
 /// S4, RC-11: a refused renewal leaves the row the same to the last column, whoever has it.

@@ -86,14 +86,3 @@ pub async fn token_rises_after_the_row_was_deleted(harness: &impl Harness) {
     let second = grant(&store, &job, &a, long()).await.value;
     assert!(first < second, "{first} then {second}");
 }
-
-/// S6: a lease whose owner was forced out is acquired with a greater token.
-pub async fn token_rises_after_the_owner_was_forced_out(harness: &impl Harness) {
-    let store = harness.store().await;
-    let (job, a) = (name("job"), owner("a"));
-    let first = grant(&store, &job, &a, long()).await.value;
-    harness.force_out(&job).await;
-    harness.expire(&job).await;
-    let second = grant(&store, &job, &owner("b"), long()).await.value;
-    assert!(first < second, "{first} then {second}");
-}

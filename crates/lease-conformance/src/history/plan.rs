@@ -52,9 +52,9 @@ pub struct Plan {
 
 impl Plan {
     /// A plan for the test of this name, as `cargo test -- --list` shows it: four processes, the default load, and a tolerance of
-    /// 1 ms.
+    /// 200 us.
     pub fn new(test: impl Into<String>) -> Self {
-        Self { test: test.into(), processes: 4, load: Load::default(), tolerance: Duration::from_millis(1) }
+        Self { test: test.into(), processes: 4, load: Load::default(), tolerance: Duration::from_micros(200) }
     }
 
     /// How many processes share the operations.

@@ -11,11 +11,10 @@ use std::{
 };
 
 use lease_conformance::{Harness, Row, Undo};
-use lease_core::{LeaseName, async_trait, clock::LocalInstant};
+use lease_core::{ForceRelease, ForcedRelease, LeaseAdmin, LeaseName, StoreError, async_trait, clock::LocalInstant};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::Notify,
-    task::yield_now,
 };
 
 use crate::{
@@ -44,6 +43,8 @@ pub(crate) struct State {
     pub(crate) rows: HashMap<String, Row>,
     pub(crate) locked: HashSet<String>,
     pub(crate) stalled: bool,
+    /// There is no table.
+    pub(crate) is_missing: bool,
     /// How often the table was made.
     pub(crate) generation: u32,
 }
@@ -137,8 +138,8 @@ impl Harness for Broken {
         self.database.state().rows.remove(name.as_str());
     }
 
-    async fn force_out(&self, name: &LeaseName) {
-        self.change(name, |row| row.owner = None);
+    async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        self.store().await.force_release(name, mode).await
     }
 
     async fn request_hand_over(&self, name: &LeaseName) {
@@ -146,13 +147,17 @@ impl Harness for Broken {
         self.change(name, |row| row.hand_over_at = Some(now));
     }
 
-    async fn recreate_table(&self) {
-        yield_now().await;
+    async fn drop_table(&self) -> Undo {
         // A database's clock does not stand still meanwhile, which S6 counts on.
         self.elapse(Duration::from_millis(2)).await;
-        let mut state = self.database.state();
-        state.rows.clear();
-        state.generation += 1;
+        let database = Arc::clone(&self.database);
+        {
+            let mut state = database.state();
+            state.rows.clear();
+            state.generation += 1;
+            state.is_missing = true;
+        }
+        Undo::new(async move { database.state().is_missing = false })
     }
 
     async fn lock_row(&self, name: &LeaseName) -> Undo {

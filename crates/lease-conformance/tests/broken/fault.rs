@@ -141,6 +141,18 @@ faults! {
     RoundsToSeconds "S10",
     /// Milliseconds are a 32-bit integer.
     Overflows "S10",
+    /// To a forced release a lease of a locked row is like any.
+    ForcesLockedRows "S3",
+    /// A forced release answers, and leaves the owner.
+    ForcesNobodyOut "S4",
+    /// A forced release frees at once, whatever was asked.
+    EndsARest "S1",
+    /// A forced release leaves the expiry, whatever was asked.
+    EndsNoRest "S5",
+    /// A forced release leaves the token.
+    ForcesWithTheOldToken "S6",
+    /// A table that is not there is one without rows.
+    TakesAMissingTableForEmpty "S14",
     /// Writes in two steps, so that a dropped call leaves the row between.
     WritesInTwoSteps "S11",
     /// A dropped call never gives its connection back.

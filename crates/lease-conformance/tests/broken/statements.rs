@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use lease_conformance::Row;
 use lease_core::{
-    Acquisition, ErrorKind, FencingToken, Holder, LeaseDuration, LeaseName, LossReason, Operation, OwnerId, Renewal,
-    StoreError,
+    Acquisition, ErrorKind, FencingToken, ForceRelease, ForcedRelease, Holder, LeaseDuration, LeaseName, LossReason,
+    Operation, OwnerId, Renewal, StoreError,
 };
 use tokio::{task::yield_now, time::sleep};
 
@@ -173,6 +173,29 @@ impl Store {
             self.database.freed.notify_waiters();
         }
         Ok(true)
+    }
+
+    /// Ends what there is to end, as an operator.
+    pub(crate) fn force_out(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        let (key, now) = (self.key(name), self.now());
+        if self.database.state().locked.contains(&key) && !self.has(Fault::ForcesLockedRows) {
+            return Err(StoreError::new(Operation::ForceRelease, ErrorKind::Contended));
+        }
+        let is_now = mode == ForceRelease::Now;
+        let mut state = self.database.state();
+        let is_resting = |row: &Row| row.expires_at > now && (is_now || self.has(Fault::EndsARest));
+        let Some(row) = state.rows.get_mut(&key).filter(|row| row.owner.is_some() || is_resting(row)) else {
+            return Ok(self.has(Fault::ForcesNobodyOut).then(|| ForcedRelease::new(None, Duration::ZERO)));
+        };
+        if (is_now && !self.has(Fault::EndsNoRest)) || self.has(Fault::EndsARest) {
+            row.expires_at = 0;
+        }
+        if !self.has(Fault::ForcesWithTheOldToken) {
+            row.token = now.max(row.token + 1);
+        }
+        row.hand_over_at = None;
+        let owner = if self.has(Fault::ForcesNobodyOut) { row.owner.clone() } else { row.owner.take() };
+        Ok(Some(ForcedRelease::new(owner, Duration::from_micros((row.expires_at - now).max(0).unsigned_abs()))))
     }
 
     pub(crate) fn now(&self) -> i64 {

@@ -12,8 +12,8 @@ use std::{
 use futures::future::join_all;
 use lease_conformance::Row;
 use lease_core::{
-    Acquisition, ErrorKind, Holder, LeaseDuration, LeaseName, LeaseStore, Operation, OwnerId, Renewal, StoreError,
-    Term, Wakeup, async_trait,
+    Acquisition, ErrorKind, ForceRelease, ForcedRelease, Holder, LeaseAdmin, LeaseDuration, LeaseName, LeaseStore,
+    Operation, OwnerId, Renewal, StoreError, Term, Wakeup, async_trait,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -77,6 +77,11 @@ impl Store {
                 self.database.until_not(|state| state.stalled).await;
                 statement.await
             };
+            let answer = if self.database.state().is_missing && !self.has(Fault::TakesAMissingTableForEmpty) {
+                Err(StoreError::new(operation, ErrorKind::NotMigrated))
+            } else {
+                answer
+            };
             yield_now().await;
             connection.give_back();
             answer
@@ -124,6 +129,13 @@ impl Drop for Connection {
         if let Some(permit) = self.permit.take().filter(|_| self.is_kept) {
             permit.forget();
         }
+    }
+}
+
+#[async_trait]
+impl LeaseAdmin for Store {
+    async fn force_release(&self, name: &LeaseName, mode: ForceRelease) -> Result<Option<ForcedRelease>, StoreError> {
+        self.call(Operation::ForceRelease, async { self.force_out(name, mode) }).await
     }
 }
 
