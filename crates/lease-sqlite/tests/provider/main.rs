@@ -1,0 +1,11 @@
+//! What only SQLite does: its file, its locks, its write-ahead log, and many processes on one file.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
+
+mod children;
+mod clock;
+mod files;
+mod locks;
+mod log;
+mod processes;
+mod schema;
+mod support;
