@@ -1,0 +1,53 @@
+//! The last step before the user's command: the watchdog's child becomes the command.
+//!
+//! It exists for what only the child itself can do without unsafe code: it takes the terminal's foreground before the command could
+//! miss it, and on Linux it asks the kernel to kill it when the watchdog dies, so that even `pkill -9` of every `lease` process
+//! leaves no command running.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+};
+
+use nix::unistd::{Pid, getpgrp, getppid};
+
+use crate::{
+    exit::{self, say},
+    terminal,
+};
+
+/// Becomes the command, or exits as a shell would: 127 when there is none, 126 when it cannot be run.
+pub(crate) fn become_command(watchdog: i32, foreground: bool, command: &[OsString]) -> ExitCode {
+    if let Err(error) = die_with_parent() {
+        say(&format!("cannot tie the command to its watchdog: {error}"));
+        return exit::NOT_EXECUTABLE.into();
+    }
+    if getppid() != Pid::from_raw(watchdog) {
+        // The watchdog died before the kernel knew; there is nobody left to answer to.
+        return exit::NOT_EXECUTABLE.into();
+    }
+    if foreground {
+        terminal::give_foreground(io::stdin(), getpgrp());
+    }
+    let [program, arguments @ ..] = command else { return exit::NOT_FOUND.into() };
+    let error = Command::new(program).args(arguments).exec();
+    say(&format!("cannot run {}: {error}", program.to_string_lossy()));
+    match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND.into(),
+        _ => exit::NOT_EXECUTABLE.into(),
+    }
+}
+
+/// Asks to be killed when the parent is.
+#[cfg(target_os = "linux")]
+fn die_with_parent() -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+}
+
+/// Elsewhere there is no such thing, and `lease` itself ends the group when its watchdog dies.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent() -> nix::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `lease run`: acquire, run the command, release.
+
+use std::process::ExitCode;
+
+use lease_core::LeaseGuard;
+
+use crate::{
+    exit::{Failure, INTERNAL, LOST, NOT_EXECUTABLE, chain, say, signalled},
+    hold::Contender,
+    protocol::ChildEnd,
+    settings::RunSettings,
+    signals::Signals,
+    supervise::{Outcome, supervise},
+};
+
+/// Runs the command under its lease.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(settings: &RunSettings) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen().map_err(|error| Failure::caused(INTERNAL, "cannot hear signals", &error))?;
+    adopt_orphans();
+    let store = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Ok(signalled(signal as i32).into()),
+        opened = settings.store.open() => opened?,
+    };
+    let contender = Contender::new(store, settings)?;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.next_ending() => Err(signal),
+        acquired = contender.acquire(settings.wait) => Ok(acquired),
+    };
+    let answer = match acquired {
+        Ok(Ok(guard)) => run_under(guard, settings, &mut signals).await,
+        Ok(Err(failure)) => Err(failure),
+        Err(signal) => Ok(signalled(signal as i32).into()),
+    };
+    contender.go().await;
+    answer
+}
+
+/// When the watchdog dies, its children become this process's, and the command's id stays the command's until this process ends.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Runs the command, and releases the lease when nothing of its process group runs any more.
+async fn run_under(guard: LeaseGuard, settings: &RunSettings, signals: &mut Signals) -> Result<ExitCode, Failure> {
+    let outcome = supervise(&guard, &settings.command, settings.grace, signals).await;
+    let name = guard.name().clone();
+    let reason = guard.stop_reason();
+    // Also after a loss: a lease that ran out but that nobody took is freed for the next.
+    let released = guard.release().await;
+    match outcome {
+        Ok(Outcome::Ended(end)) => {
+            if let Err(error) = released {
+                say(&format!("{name:?} was not released, and expires by itself: {}", chain(&error)));
+            }
+            Ok(exit_code(end))
+        }
+        Ok(Outcome::Lapsed) => {
+            let reason = reason.map_or_else(|| "its deadline passed".into(), |reason| reason.to_string());
+            Err(Failure::new(LOST, format!("lost {name:?}, and ended the command: {reason}")))
+        }
+        Ok(Outcome::NotStarted(error)) => {
+            Err(Failure::new(NOT_EXECUTABLE, format!("cannot start the command: {error}")))
+        }
+        Ok(Outcome::Unwatched) => Err(Failure::new(INTERNAL, "the watchdog died, and the command was ended")),
+        Err(error) => Err(Failure::caused(INTERNAL, "cannot start the watchdog", &error)),
+    }
+}
+
+fn exit_code(end: ChildEnd) -> ExitCode {
+    match end {
+        // The system keeps eight bits of a code.
+        ChildEnd::Code(code) => u8::try_from(code & 0xff).unwrap_or(INTERNAL).into(),
+        ChildEnd::Signal(signal) => signalled(signal).into(),
+    }
+}

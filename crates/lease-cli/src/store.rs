@@ -1,0 +1,95 @@
+//! Lease stores by URL scheme: the one place that knows which providers are built in.
+//!
+//! A provider plugs in with a feature, a variant of [`StoreUrl`], and a line in each `match` below.
+
+use std::{fmt, sync::Arc};
+
+use lease_core::{ErrorKind, LeaseStore, StoreError};
+
+use crate::exit::{Failure, UNAVAILABLE, USAGE, chain};
+
+#[cfg(not(feature = "sqlite"))]
+compile_error!("`lease` needs a provider: enable the feature `sqlite`");
+
+/// The schemes of the providers that are built in.
+const SCHEMES: &[&str] = &[
+    #[cfg(feature = "sqlite")]
+    "sqlite:PATH",
+];
+
+/// A store that a URL names, checked but not touched.
+#[derive(Clone, Debug)]
+pub(crate) enum StoreUrl {
+    #[cfg(feature = "sqlite")]
+    Sqlite(lease_sqlite::SqliteConfig),
+}
+
+/// A store that was opened.
+pub(crate) type Store = Arc<dyn LeaseStore>;
+
+impl StoreUrl {
+    /// Reads a URL; without one, the store is the user's own.
+    pub(crate) fn parse(url: Option<&str>) -> Result<Self, Failure> {
+        let Some(url) = url else { return user_store() };
+        let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+        match scheme {
+            #[cfg(feature = "sqlite")]
+            "sqlite" => lease_sqlite::SqliteConfig::from_url(url).map(Self::Sqlite).map_err(|error| refused(&error)),
+            // A URL may hold a password, so no more of it is shown than its scheme.
+            _ => Err(Failure::new(
+                USAGE,
+                format!("the store's scheme is {scheme:?}: it must be one of {}", SCHEMES.join(", ")),
+            )),
+        }
+    }
+
+    /// Opens the store, and sees to its table.
+    pub(crate) async fn open(&self) -> Result<Store, Failure> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => {
+                let store =
+                    lease_sqlite::SqliteLeaseStore::connect(config.clone()).await.map_err(|error| failed(&error))?;
+                store.migrate().await.map_err(|error| failed(&error))?;
+                Ok(Arc::new(store))
+            }
+        }
+    }
+
+    /// The SQL that makes the table.
+    pub(crate) fn migration_sql(&self) -> Result<String, Failure> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => config.migration_sql().map_err(|error| refused(&error)),
+        }
+    }
+}
+
+/// A file in the user's state directory, `$XDG_STATE_HOME/lease/leases.db`.
+#[cfg(feature = "sqlite")]
+fn user_store() -> Result<StoreUrl, Failure> {
+    use etcetera::{BaseStrategy as _, base_strategy::Xdg};
+    let directories = Xdg::new().map_err(|error| no_store(&error))?;
+    let state = directories.state_dir().ok_or_else(|| no_store(&"no state directory"))?;
+    let config = lease_sqlite::SqliteConfig::new(state.join("lease").join("leases.db")).create_parent(true);
+    Ok(StoreUrl::Sqlite(config))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn user_store() -> Result<StoreUrl, Failure> {
+    Err(no_store(&"SQLite is not built in"))
+}
+
+fn no_store(reason: &dyn fmt::Display) -> Failure {
+    Failure::new(USAGE, format!("there is no default store ({reason}): name one with --store or LEASE_STORE"))
+}
+
+fn refused(error: &StoreError) -> Failure {
+    Failure::new(USAGE, chain(error))
+}
+
+/// What the URL asks for cannot be, or the store cannot be reached now.
+fn failed(error: &StoreError) -> Failure {
+    let code = if error.kind() == ErrorKind::InvalidConfig { USAGE } else { UNAVAILABLE };
+    Failure::new(code, chain(error))
+}

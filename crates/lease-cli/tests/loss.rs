@@ -1,0 +1,47 @@
+//! The lease is lost while the holder is well: forced out, deleted, or not to be renewed.
+
+mod support;
+
+use lease_sqlite::rusqlite::Connection;
+use support::{Place, Running, code, eventually};
+
+const HEARING: &str = "trap 'echo heard >heard; exit 0' TERM; echo up >up; while :; do sleep 0.1; done";
+
+/// E3, OB-02: the lease may be another's already, so there is no grace.
+#[test]
+fn a_command_whose_lease_is_lost_is_killed_at_once() {
+    for (change, reason) in [
+        ("DELETE FROM singleton_leases", "the row was deleted"),
+        ("UPDATE singleton_leases SET owner = NULL, expires_at = 0", "released or forced out"),
+        ("UPDATE singleton_leases SET owner = 'web-2'", "taken over by web-2"),
+    ] {
+        let place = Place::new();
+        let mut holder = Running::start(&mut place.run(&["--duration", "2s"], HEARING));
+        place.await_line("up");
+        Connection::open(place.path("leases.db")).unwrap().execute(change, []).unwrap();
+        let (code, said) = holder.finish();
+        assert_eq!(code, Some(76), "{said}");
+        assert!(said.starts_with("lease: lost \"job\"") && said.contains(reason), "{said}");
+        assert!(place.is_deserted());
+        assert_eq!(place.read("heard"), "", "the command was given a grace");
+    }
+}
+
+/// RN-02, RN-03, OB-02: a store that cannot be written to costs the lease, but not before its stop point, and the command has its
+/// grace; afterwards all goes on as before.
+#[test]
+fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time() {
+    let place = Place::new();
+    let mut holder = Running::start(&mut place.run(&["--duration", "2s"], HEARING));
+    place.await_line("up");
+    let blocker = Connection::open(place.path("leases.db")).unwrap();
+    blocker.execute_batch("PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE").unwrap();
+    place.await_line("heard");
+    eventually("the end of the group", || place.is_deserted());
+    assert!(place.remaining().is_some(), "the command ended no sooner than the lease");
+    blocker.execute_batch("ROLLBACK").unwrap();
+    let (end, said) = holder.finish();
+    assert_eq!(end, Some(76), "{said}");
+    assert!(said.contains("no renewal landed before the stop point"), "{said}");
+    assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0), "the lease was not released");
+}

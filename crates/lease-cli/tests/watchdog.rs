@@ -1,0 +1,123 @@
+//! The watchdog itself dies or freezes, and what commands leave behind.
+
+mod support;
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::{Place, Running, code, eventually};
+
+/// A command that says who its watchdog is.
+const WATCHED: &str =
+    "echo $PPID >watchdog; sleep 600 & trap 'echo heard >>heard; exit 0' TERM; while :; do sleep 0.1; done";
+
+fn watched(place: &Place, duration: &str) -> (Running, Pid) {
+    let holder = Running::start(&mut place.run(&["--duration", duration], WATCHED));
+    let watchdog = place.await_pid("watchdog");
+    (holder, watchdog)
+}
+
+#[test]
+fn a_dead_watchdogs_command_is_ended_and_the_lease_released() {
+    let place = Place::new();
+    let (mut holder, watchdog) = watched(&place, "30s");
+    kill(watchdog, Signal::SIGKILL).unwrap();
+    let (end, said) = holder.finish();
+    assert_eq!((end, said.as_str()), (Some(70), "lease: the watchdog died, and the command was ended\n"));
+    assert!(place.is_deserted());
+    assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0));
+    place.assert_no_overlap();
+}
+
+/// A watchdog that no longer confirms deadlines is not relied on: the command is gone before its lease could expire.
+#[test]
+fn a_frozen_watchdogs_command_is_ended_and_the_lease_released() {
+    let place = Place::new();
+    let (mut holder, watchdog) = watched(&place, "2s");
+    kill(watchdog, Signal::SIGSTOP).unwrap();
+    let mut contender = Running::start(&mut place.run(&["--duration", "2s"], "echo ran >ran"));
+    assert_eq!(holder.finish().0, Some(70));
+    assert_eq!(contender.finish().0, Some(0));
+    place.assert_no_overlap();
+}
+
+/// The kernel kills the command with its watchdog, so that no command outlives all of `lease`.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_command_outlives_both_lease_and_watchdog() {
+    let place = Place::new();
+    let script = "echo $PPID >watchdog; trap '' TERM; while :; do sleep 0.1; done";
+    let mut holder = Running::start(&mut place.run(&["--duration", "30s"], script));
+    let watchdog = place.await_pid("watchdog");
+    holder.signal(Signal::SIGSTOP);
+    kill(watchdog, Signal::SIGKILL).unwrap();
+    holder.signal(Signal::SIGKILL);
+    holder.await_end();
+    eventually("the end of the command", || place.is_deserted());
+}
+
+/// The watchdog goes by another name than `lease`, so that `killall lease` does not take it along.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_watchdog_goes_by_another_name() {
+    let place = Place::new();
+    let (holder, watchdog) = watched(&place, "30s");
+    let name = |process: Pid| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    assert_eq!((name(holder.id()).as_str(), name(watchdog).as_str()), ("lease\n", "watchdog\n"));
+}
+
+/// What a supervisor sends to every process of a service does not end the watchdog before the command.
+#[test]
+fn a_watchdog_lets_signals_pass() {
+    let place = Place::new();
+    let (mut holder, watchdog) = watched(&place, "30s");
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
+        kill(watchdog, signal).unwrap();
+    }
+    assert!(holder.is_running());
+    assert_eq!(place.read("heard"), "");
+    holder.signal(Signal::SIGTERM);
+    assert_eq!(holder.finish().0, Some(0));
+}
+
+/// What a command leaves behind in its group is ended before the lease is released, within the grace.
+#[test]
+fn what_a_command_leaves_behind_is_ended() {
+    let place = Place::new();
+    let script = r#"
+        (trap 'echo heard >>heard; exit' TERM; echo up >>up; while :; do sleep 0.05; done) &
+        (trap '' TERM; echo up >>up; exec sleep 600) &
+        until [ "$(wc -l <up)" = 2 ]; do sleep 0.02; done; exit 7"#;
+    let mut holder = Running::start(&mut place.run(&["--grace", "300ms"], script));
+    assert_eq!(holder.finish().0, Some(7));
+    assert!(place.is_deserted(), "the lease was released before all had ended");
+    assert_eq!(place.read("heard"), "heard\n");
+    assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0));
+    place.assert_no_overlap();
+}
+
+/// A daemon leaves the group, and is let alone.
+#[test]
+fn a_daemon_is_not_waited_for() {
+    let place = Place::new();
+    let script = "setsid sh -c 'echo $$ >daemon; exec sleep 600' 9>&- </dev/null >/dev/null 2>&1 & until [ -s daemon ]; do sleep 0.02; done";
+    assert_eq!(code(&mut place.run(&[], script)), Some(0));
+    let daemon = place.await_pid("daemon");
+    kill(daemon, Signal::SIGKILL).unwrap();
+}
+
+/// Orphans of the group are reaped while the command runs: a long-lived command does not fill the process table.
+#[cfg(target_os = "linux")]
+#[test]
+fn orphans_are_reaped() {
+    let place = Place::new();
+    let script = "echo $PPID >watchdog; for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo up >up; until [ -e go ]; do sleep 0.02; done";
+    let mut holder = Running::start(&mut place.run(&[], script));
+    let watchdog = place.await_pid("watchdog");
+    place.await_line("up");
+    let children = || std::fs::read_to_string(format!("/proc/{watchdog}/task/{watchdog}/children")).unwrap();
+    eventually("one child only", || children().split_whitespace().count() == 1);
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(holder.finish().0, Some(0));
+}
