@@ -2,10 +2,11 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -115,9 +116,11 @@ impl Plan {
         }
         let directory = TempDir::new().expect("a temporary directory");
         runtime().block_on(prepare(directory.path()));
-        let children: Vec<Child> = (0..self.processes).map(|number| self.spawn(number, directory.path())).collect();
-        for child in children {
-            let output = child.wait_with_output().expect("a worker can be waited for");
+        let mut workers: Vec<Child> = (0..self.processes).map(|number| self.spawn(number, directory.path())).collect();
+        // Whatever ends this process closes the pipes, which ends the workers.
+        let _pipes: Vec<_> = workers.iter_mut().map(|worker| worker.stdin.take()).collect();
+        for worker in workers {
+            let output = worker.wait_with_output().expect("a worker can be waited for");
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "a worker failed with {}:\n{text}", output.status);
         }
@@ -129,7 +132,7 @@ impl Plan {
         Command::new(env::current_exe().expect("the test's own program"))
             .args([&self.test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
             .env(WORKER, worker)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the test's own program starts again")
@@ -137,6 +140,11 @@ impl Plan {
 
     /// Does one process's share and ends the process, so that nothing of the test beyond the plan runs twice.
     fn work<S: LeaseStore>(&self, number: u32, directory: &Path, open: impl AsyncFnOnce(&Path) -> S) -> ! {
+        thread::spawn(|| {
+            // Nobody writes to the pipe: it ends when the test has ended, killed or not.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            process::exit(1)
+        });
         let records = runtime().block_on(async {
             let store = Arc::new(open(directory).await);
             record(&store, &self.load.share(self.processes), number).await
@@ -170,7 +178,7 @@ fn write(path: &Path, records: &[Record]) {
 }
 
 fn read(path: &Path) -> Vec<Record> {
-    let file = BufReader::new(fs::File::open(path).expect("a worker has written its history"));
+    let file = BufReader::new(fs::File::open(path).expect("a history, unless the plan names another test"));
     file.lines()
         .map(|line| serde_json::from_str(&line.expect("the history is read")).expect("a line is a record"))
         .collect()
