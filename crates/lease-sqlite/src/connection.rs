@@ -38,6 +38,15 @@ pub(crate) struct Slot {
 struct Open {
     connection: Connection,
     file: Option<FileId>,
+    is_read_only: bool,
+}
+
+impl Open {
+    /// A transaction that would not end, or a file that could be opened for reading only: while any connection of this process
+    /// keeps it so, no later one gets to write, even when the file has become writable.
+    fn cannot_stay(&self) -> bool {
+        self.is_read_only || !self.connection.is_autocommit()
+    }
 }
 
 impl Slot {
@@ -61,7 +70,7 @@ impl Slot {
     /// Passes a call's result on, and closes a connection that should not be used again.
     pub(crate) fn settle<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
         let is_spoilt = result.as_ref().is_err_and(Failure::spoils_connection);
-        if is_spoilt || self.open.as_ref().is_some_and(|open| !open.connection.is_autocommit()) {
+        if is_spoilt || self.open.as_ref().is_some_and(Open::cannot_stay) {
             self.discard();
         }
         result
@@ -79,7 +88,7 @@ impl Slot {
             Location::Memory => {
                 let connection = Connection::open_in_memory()?;
                 prepare(&connection)?;
-                Ok(Open { connection, file: None })
+                Ok(Open { connection, file: None, is_read_only: false })
             }
             Location::File(path) => {
                 self.open_file(path, create, patience).map_err(|failure| file::explain(path, failure))
@@ -104,7 +113,8 @@ impl Slot {
                 connection.pragma_update(None, "synchronous", "FULL")?;
                 connection.pragma_update_and_check(None, "journal_size_limit", JOURNAL_SIZE_LIMIT, |_| Ok(()))?;
                 connection.pragma_update(None, "query_only", self.role == Role::Reader)?;
-                return Ok(Open { connection, file });
+                let is_read_only = connection.is_readonly("main")?;
+                return Ok(Open { connection, file, is_read_only });
             }
         }
     }

@@ -41,6 +41,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod claim;
 mod clock;
 mod config;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use lease_core::{Acquisition, FencingToken, Holder, LeaseDuration, LeaseName, LossReason, OwnerId, Renewal};
+use lease_core::{
+    Acquisition, FencingToken, ForceRelease, ForcedRelease, Holder, LeaseDuration, LeaseName, LossReason, OwnerId,
+    Renewal,
+};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
 use crate::config::DEFAULT_TABLE;
@@ -22,6 +25,7 @@ pub(crate) struct Sql {
     owner: String,
     release: String,
     release_after: String,
+    force_release: String,
 }
 
 impl Sql {
@@ -39,6 +43,7 @@ impl Sql {
             owner: with_table(include_str!("sql/owner.sql")),
             release: with_table(include_str!("sql/release.sql")),
             release_after: with_table(include_str!("sql/release_after.sql")),
+            force_release: with_table(include_str!("sql/force_release.sql")),
         }
     }
 
@@ -106,6 +111,21 @@ impl Sql {
         let parameters = (name.as_str(), owner.as_str(), hold.as_micros());
         let released = first(transaction, &self.release_after, parameters, |_| Ok(()))?;
         Ok(released.is_some())
+    }
+
+    /// Forces the holder out; none when there is nothing to end.
+    pub(crate) fn force_release(
+        &self,
+        transaction: &Connection,
+        name: &LeaseName,
+        mode: ForceRelease,
+    ) -> Result<Option<ForcedRelease>> {
+        let owner = first(transaction, &self.owner, [name.as_str()], owner_of)?.flatten();
+        let parameters = (name.as_str(), mode == ForceRelease::Now);
+        first(transaction, &self.force_release, parameters, |row| {
+            let rest: i64 = row.get(0)?;
+            Ok(ForcedRelease::new(owner, Duration::from_micros(rest.max(0).unsigned_abs())))
+        })
     }
 }
 

@@ -115,12 +115,12 @@ impl SqliteLeaseStore {
         Ok(Self { reader, writer, sql, settings: Arc::new(settings) })
     }
 
-    fn deadline(&self) -> LocalInstant {
+    pub(crate) fn deadline(&self) -> LocalInstant {
         LocalInstant::now() + self.settings.operation_timeout
     }
 
     /// Runs one verb in a write transaction of its own.
-    async fn write<T: Send + 'static>(
+    pub(crate) async fn write<T: Send + 'static>(
         &self,
         deadline: LocalInstant,
         verb: impl FnOnce(&Sql, &Connection) -> rusqlite::Result<T> + Send + 'static,
