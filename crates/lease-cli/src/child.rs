@@ -15,12 +15,12 @@ use nix::unistd::{Pid, getpgrp, getppid};
 
 use crate::{
     exit::{self, say},
-    terminal,
+    linux, terminal,
 };
 
 /// Becomes the command, or exits as a shell would: 127 when there is none, 126 when it cannot be run.
 pub(crate) fn become_command(watchdog: i32, foreground: bool, command: &[OsString]) -> ExitCode {
-    if let Err(error) = die_with_parent() {
+    if let Err(error) = linux::die_with_parent() {
         say(&format!("cannot tie the command to its watchdog: {error}"));
         return exit::NOT_EXECUTABLE.into();
     }
@@ -38,16 +38,4 @@ pub(crate) fn become_command(watchdog: i32, foreground: bool, command: &[OsStrin
         io::ErrorKind::NotFound => exit::NOT_FOUND.into(),
         _ => exit::NOT_EXECUTABLE.into(),
     }
-}
-
-/// Asks to be killed when the parent is.
-#[cfg(target_os = "linux")]
-fn die_with_parent() -> nix::Result<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
-}
-
-/// Elsewhere there is no such thing, and `lease` itself ends the group when its watchdog dies.
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent() -> nix::Result<()> {
-    Ok(())
 }

@@ -6,6 +6,7 @@ mod args;
 mod child;
 mod exit;
 mod hold;
+mod linux;
 mod migrate;
 mod protocol;
 mod run;

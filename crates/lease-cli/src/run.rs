@@ -7,6 +7,7 @@ use lease_core::LeaseGuard;
 use crate::{
     exit::{Failure, INTERNAL, LOST, NOT_EXECUTABLE, chain, say, signalled},
     hold::Contender,
+    linux,
     protocol::ChildEnd,
     settings::RunSettings,
     signals::Signals,
@@ -17,7 +18,8 @@ use crate::{
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(settings: &RunSettings) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::caused(INTERNAL, "cannot hear signals", &error))?;
-    adopt_orphans();
+    // When the watchdog dies, the command becomes this process's child, and its id stays the command's until this process ends.
+    linux::adopt_orphans();
     let store = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signalled(signal as i32).into()),
@@ -36,12 +38,6 @@ pub(crate) async fn run(settings: &RunSettings) -> Result<ExitCode, Failure> {
     };
     contender.go().await;
     answer
-}
-
-/// When the watchdog dies, its children become this process's, and the command's id stays the command's until this process ends.
-fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
 /// Runs the command, and releases the lease when nothing of its process group runs any more.

@@ -105,11 +105,10 @@ fn ignored_in(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn the_ignored_signals_are_read_from_the_kernel() {
         let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001006\nSigCgt:\t0000000000000440\n";

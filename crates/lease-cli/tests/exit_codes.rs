@@ -2,10 +2,7 @@
 
 mod support;
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-};
+use std::fs;
 
 use support::{Place, Running, code, output, output_for, refusal};
 
@@ -100,27 +97,6 @@ fn the_command_knows_its_lease() {
     assert!(first[1].starts_with("web-1:"), "{first:?}");
     assert_ne!(first[1], second[1]);
     assert!(first[2].parse::<i64>().unwrap() < second[2].parse::<i64>().unwrap());
-}
-
-/// Nothing of `lease` leaks into the command: it has the files and the signal mask that it would have without, and ignores no more
-/// signals; but it leads a process group of its own.
-#[cfg(target_os = "linux")]
-#[test]
-fn the_command_inherits_nothing_of_lease() {
-    let script = "echo /proc/$$/fd/*; grep -E 'Sig(Blk|Ign)' /proc/self/status; cut -d ' ' -f 5 /proc/$$/stat; echo $$";
-    let seen = |command: &mut Command| {
-        let output = output(command.args(["sh", "-c", script]).stdin(Stdio::null()));
-        let text = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<String> = text.lines().map(|line| line.replace(text.lines().last().unwrap(), "PID")).collect();
-        (lines[..3].to_vec(), lines[3..].to_vec())
-    };
-    let place = Place::new();
-    let mut leased = place.lease();
-    leased.args(["run", "--name", "job", "--store", &place.url(), "--"]);
-    let (leased, group) = seen(&mut leased);
-    let (plain, _) = seen(&mut Command::new("env"));
-    assert_eq!(leased, plain);
-    assert_eq!(group, ["PID", "PID"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use support::{Place, Running, code, eventually};
+use support::{Place, Running, code};
 
 /// A command that says who its watchdog is.
 const WATCHED: &str =
@@ -40,31 +40,6 @@ fn a_frozen_watchdogs_command_is_ended_and_the_lease_released() {
     assert_eq!(holder.finish().0, Some(70));
     assert_eq!(contender.finish().0, Some(0));
     place.assert_no_overlap();
-}
-
-/// The kernel kills the command with its watchdog, so that no command outlives all of `lease`.
-#[cfg(target_os = "linux")]
-#[test]
-fn no_command_outlives_both_lease_and_watchdog() {
-    let place = Place::new();
-    let script = "echo $PPID >watchdog; trap '' TERM; while :; do sleep 0.1; done";
-    let mut holder = Running::start(&mut place.run(&["--duration", "30s"], script));
-    let watchdog = place.await_pid("watchdog");
-    holder.signal(Signal::SIGSTOP);
-    kill(watchdog, Signal::SIGKILL).unwrap();
-    holder.signal(Signal::SIGKILL);
-    holder.await_end();
-    eventually("the end of the command", || place.is_deserted());
-}
-
-/// The watchdog goes by another name than `lease`, so that `killall lease` does not take it along.
-#[cfg(target_os = "linux")]
-#[test]
-fn the_watchdog_goes_by_another_name() {
-    let place = Place::new();
-    let (holder, watchdog) = watched(&place, "30s");
-    let name = |process: Pid| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
-    assert_eq!((name(holder.id()).as_str(), name(watchdog).as_str()), ("lease\n", "watchdog\n"));
 }
 
 /// What a supervisor sends to every process of a service does not end the watchdog before the command.
@@ -105,19 +80,4 @@ fn a_daemon_is_not_waited_for() {
     assert_eq!(code(&mut place.run(&[], script)), Some(0));
     let daemon = place.await_pid("daemon");
     kill(daemon, Signal::SIGKILL).unwrap();
-}
-
-/// Orphans of the group are reaped while the command runs: a long-lived command does not fill the process table.
-#[cfg(target_os = "linux")]
-#[test]
-fn orphans_are_reaped() {
-    let place = Place::new();
-    let script = "echo $PPID >watchdog; for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo up >up; until [ -e go ]; do sleep 0.02; done";
-    let mut holder = Running::start(&mut place.run(&[], script));
-    let watchdog = place.await_pid("watchdog");
-    place.await_line("up");
-    let children = || std::fs::read_to_string(format!("/proc/{watchdog}/task/{watchdog}/children")).unwrap();
-    eventually("one child only", || children().split_whitespace().count() == 1);
-    std::fs::write(place.path("go"), "").unwrap();
-    assert_eq!(holder.finish().0, Some(0));
 }

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     exit::{self, say},
+    linux,
     protocol::{Channel, Order, Report, receive_descriptor},
     signals, terminal,
     watchdog::{
@@ -51,7 +52,8 @@ pub(crate) fn watch(command: &[OsString]) -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(command: &[OsString]) -> io::Result<()> {
     signals::let_pass()?;
-    become_reaper()?;
+    linux::adopt_orphans();
+    linux::go_by_the_name_watchdog();
     let input = receive_descriptor(io::stdin())?;
     let mut lease = Channel::new(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))?;
     // Before the start there is nothing to end: a `lease` that dies or talks nonsense leaves no child.
@@ -70,21 +72,6 @@ async fn run(command: &[OsString]) -> io::Result<()> {
     let mut watch = Watch { lease, orphaned: false, group, chain, terminal, lender, exited: false, kills: 0 };
     watch.report(&Report::Started(group.id().as_raw()));
     watch.until_gone().await
-}
-
-/// On Linux the orphans of the group become this process's children, so that it can reap them. The name keeps `killall lease` and
-/// `pkill lease` from taking the watchdog along.
-#[cfg(target_os = "linux")]
-fn become_reaper() -> io::Result<()> {
-    nix::sys::prctl::set_child_subreaper(true)?;
-    nix::sys::prctl::set_name(c"watchdog")?;
-    Ok(())
-}
-
-/// Elsewhere the system reaps orphans.
-#[cfg(not(target_os = "linux"))]
-fn become_reaper() -> io::Result<()> {
-    Ok(())
 }
 
 fn start(command: &[OsString], input: OwnedFd, foreground: bool) -> io::Result<Group> {

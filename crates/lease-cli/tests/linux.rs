@@ -1,0 +1,70 @@
+//! What `lease` does with the means of Linux alone.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::{Place, Running, eventually, output};
+
+/// The kernel kills the command with its watchdog, so that no command outlives all of `lease`.
+#[test]
+fn no_command_outlives_both_lease_and_watchdog() {
+    let place = Place::new();
+    let script = "echo $PPID >watchdog; trap '' TERM; while :; do sleep 0.1; done";
+    let mut holder = Running::start(&mut place.run(&["--duration", "30s"], script));
+    let watchdog = place.await_pid("watchdog");
+    holder.signal(Signal::SIGSTOP);
+    kill(watchdog, Signal::SIGKILL).unwrap();
+    holder.signal(Signal::SIGKILL);
+    holder.await_end();
+    eventually("the end of the command", || place.is_deserted());
+}
+
+/// The watchdog goes by another name than `lease`, so that `killall lease` does not take it along.
+#[test]
+fn the_watchdog_goes_by_another_name() {
+    let place = Place::new();
+    let holder = Running::start(&mut place.run(&[], "echo $PPID >watchdog; exec sleep 600"));
+    let watchdog = place.await_pid("watchdog");
+    let name = |process: Pid| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    assert_eq!((name(holder.id()).as_str(), name(watchdog).as_str()), ("lease\n", "watchdog\n"));
+}
+
+/// Nothing of `lease` leaks into the command: it has the files and the signal mask that it would have without, and ignores no more
+/// signals; but it leads a process group of its own.
+#[test]
+fn the_command_inherits_nothing_of_lease() {
+    let script = "echo /proc/$$/fd/*; grep -E 'Sig(Blk|Ign)' /proc/self/status; cut -d ' ' -f 5 /proc/$$/stat; echo $$";
+    let seen = |command: &mut Command| {
+        let output = output(command.args(["sh", "-c", script]).stdin(Stdio::null()));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<String> = text.lines().map(|line| line.replace(text.lines().last().unwrap(), "PID")).collect();
+        (lines[..3].to_vec(), lines[3..].to_vec())
+    };
+    let place = Place::new();
+    let mut leased = place.lease();
+    leased.args(["run", "--name", "job", "--store", &place.url(), "--"]);
+    let (leased, group) = seen(&mut leased);
+    let (plain, _) = seen(&mut Command::new("env"));
+    assert_eq!(leased, plain);
+    assert_eq!(group, ["PID", "PID"]);
+}
+
+/// Orphans of the group are reaped while the command runs: a long-lived command does not fill the process table.
+#[test]
+fn orphans_are_reaped() {
+    let place = Place::new();
+    let script = "echo $PPID >watchdog; for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo up >up; until [ -e go ]; do sleep 0.02; done";
+    let mut holder = Running::start(&mut place.run(&[], script));
+    let watchdog = place.await_pid("watchdog");
+    place.await_line("up");
+    let children = || std::fs::read_to_string(format!("/proc/{watchdog}/task/{watchdog}/children")).unwrap();
+    eventually("one child only", || children().split_whitespace().count() == 1);
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(holder.finish().0, Some(0));
+}
