@@ -17,8 +17,11 @@ const STATEMENTS: [&str; 9] = ["SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", 
 const SMALL_STATEMENTS: [&str; 6] =
     ["select * from", "insert into ", "delete from ", "create table ", "alter table ", "drop table "];
 
-/// No statement is put together by a macro, not even in a test.
+/// No statement is put together by a macro, except in a test's set-up, which names schemas and databases of its own.
 pub(super) fn check_format(file: &SourceFile) -> Vec<Finding> {
+    if file.path.contains("/tests/") {
+        return Vec::new();
+    }
     let put_together = literals(file).into_iter().filter(|literal| literal.formatted);
     findings(file, put_together, "SQL put together by a macro: move it to a `.sql` file and bind what varies")
 }
@@ -125,6 +128,8 @@ mod tests {
 
     #[test]
     fn documentation_english_and_tests_are_let_through() {
+        let set_up = SourceFile::new("crates/a/tests/provider.rs", r#"fn f() { format!("CREATE SCHEMA {s}"); }"#);
+        assert!(check_format(&set_up).is_empty());
         assert!(formatted("/// SELECT a FROM b\nfn f() { format!(\"update of {t}\"); }").is_empty());
         assert!(in_provider("/// SELECT a FROM b\nfn f() { log(\"Selects a row\"); }").is_empty());
         assert!(in_provider(r#"#[cfg(test)] mod tests { fn f() { c.execute("DELETE FROM t", ()) } }"#).is_empty());
