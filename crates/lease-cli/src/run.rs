@@ -1,6 +1,6 @@
 //! `lease run`: acquire, run the command, release.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use lease_core::LeaseGuard;
 
@@ -13,6 +13,9 @@ use crate::{
     signals::Signals,
     supervise::{Outcome, supervise},
 };
+
+/// How long the executor may take to see that a stop point has passed: it reads the clock at least every 250 ms.
+const HINDSIGHT: Duration = Duration::from_millis(500);
 
 /// Runs the command under its lease.
 #[tokio::main(flavor = "current_thread")]
@@ -44,6 +47,10 @@ pub(crate) async fn run(settings: &RunSettings) -> Result<ExitCode, Failure> {
 async fn run_under(guard: LeaseGuard, settings: &RunSettings, signals: &mut Signals) -> Result<ExitCode, Failure> {
     let outcome = supervise(&guard, &settings.command, settings.grace, signals).await;
     let name = guard.name().clone();
+    if matches!(outcome, Ok(Outcome::Lapsed)) {
+        // The watchdog may see the stop point a moment before the executor does, which then knows the reason.
+        let _ = tokio::time::timeout(HINDSIGHT, guard.cancelled().cancelled()).await;
+    }
     let reason = guard.stop_reason();
     // Also after a loss: a lease that ran out but that nobody took is freed for the next.
     let released = guard.release().await;

@@ -36,6 +36,7 @@ mod group;
 mod handle;
 mod reaper;
 mod server;
+mod voice;
 
 use std::{env, io, path::PathBuf};
 

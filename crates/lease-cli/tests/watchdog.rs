@@ -6,11 +6,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use support::{Place, Running, code};
+use support::{Place, Running, code, eventually};
 
 /// A command that says who its watchdog is.
 const WATCHED: &str =
-    "echo $PPID >watchdog; sleep 600 & trap 'echo heard >>heard; exit 0' TERM; while :; do sleep 0.1; done";
+    "trap 'echo heard >>heard; exit 0' TERM; sleep 600 & echo $PPID >watchdog; while :; do sleep 0.1; done";
 
 fn watched(place: &Place, duration: &str) -> (Running, Pid) {
     let holder = Running::start(&mut place.run(&["--duration", duration], WATCHED));
@@ -80,4 +80,20 @@ fn a_daemon_is_not_waited_for() {
     assert_eq!(code(&mut place.run(&[], script)), Some(0));
     let daemon = place.await_pid("daemon");
     kill(daemon, Signal::SIGKILL).unwrap();
+}
+
+/// Standard error that nobody reads does not hold the watchdog up.
+#[test]
+fn a_full_standard_error_holds_nothing_up() {
+    let place = Place::new();
+    // The shell itself must not speak either, as it does when a signal ends a part of it.
+    let fill = "dd if=/dev/zero bs=4096 count=16 >&2 2>/dev/null; (dd if=/dev/zero bs=1 count=1 >&2 2>/dev/null; echo not full >room) & exec 2>/dev/null;";
+    let script = format!("trap 'echo heard >>heard; exit 0' TERM; {fill} echo up >up; while :; do sleep 0.1; done");
+    let mut holder = Running::start(&mut place.run(&["--duration", "30s"], &script));
+    place.await_line("up");
+    holder.signal(Signal::SIGKILL);
+    holder.await_end();
+    place.await_line("heard");
+    eventually("the end of the group", || place.is_deserted());
+    assert_eq!(place.read("room"), "");
 }

@@ -13,7 +13,7 @@ use std::{
 
 use lease_core::clock::{LocalInstant, sleep_until};
 use nix::{sys::signal::Signal, unistd::Pid};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::{
     exit::{self, say},
@@ -25,6 +25,7 @@ use crate::{
         group::Group,
         program,
         reaper::{Change, next_change},
+        voice::Voice,
     },
 };
 
@@ -64,14 +65,19 @@ async fn run(command: &[OsString]) -> io::Result<()> {
         return lease.send(&Report::Gone { lapsed: chain.has_lapsed() });
     }
     let terminal = input.is_terminal().then(|| input.try_clone()).transpose()?;
+    // A child that has ended is noticed also where `lease` was started with SIGCHLD ignored.
+    let children = signal(SignalKind::child())?;
     let group = match start(command, input, foreground_of.is_some()) {
         Ok(group) => group,
         Err(error) => return lease.send(&Report::NotStarted(error.to_string())),
     };
     let lender = foreground_of.map(Pid::from_raw);
-    let mut watch = Watch { lease, orphaned: false, group, chain, terminal, lender, exited: false, kills: 0 };
+    let voice = Voice::default();
+    let mut watch = Watch { lease, orphaned: false, group, chain, terminal, lender, exited: false, kills: 0, voice };
     watch.report(&Report::Started(group.id().as_raw()));
-    watch.until_gone().await
+    watch.until_gone(children).await;
+    watch.voice.finish().await;
+    Ok(())
 }
 
 fn start(command: &[OsString], input: OwnedFd, foreground: bool) -> io::Result<Group> {
@@ -101,11 +107,11 @@ struct Watch {
     exited: bool,
     /// How often the group was killed.
     kills: u32,
+    voice: Voice,
 }
 
 impl Watch {
-    async fn until_gone(&mut self) -> io::Result<()> {
-        let mut children = signal(SignalKind::child())?;
+    async fn until_gone(&mut self, mut children: unix::Signal) {
         let mut look = FIRST_LOOK;
         loop {
             self.look_at_child();
@@ -141,14 +147,13 @@ impl Watch {
         }
         self.take_foreground_back();
         self.report(&Report::Gone { lapsed: self.chain.has_lapsed() });
-        Ok(())
     }
 
     fn kill(&mut self) {
         self.group.signal(Signal::SIGKILL);
         self.kills += 1;
         if self.kills == KILLS_UNTIL_REPORT {
-            say(&format!("process group {} still runs although it was killed", self.group.id()));
+            self.voice.say(format!("process group {} still runs although it was killed", self.group.id()));
         }
     }
 
@@ -176,10 +181,10 @@ impl Watch {
             }
             Some(Order::Start { .. }) | None => {
                 self.orphaned = true;
-                if !self.exited {
-                    say("the process that holds the lease is gone: ending its command");
-                }
                 self.chain.stop(now);
+                if !self.exited {
+                    self.voice.say("the process that holds the lease is gone: ending its command".into());
+                }
             }
         }
     }
