@@ -15,6 +15,8 @@
 /// }
 /// ```
 ///
+/// A misspelt hook does not compile.
+///
 /// The tests are `#[test]` functions that start the runtime which the harness chooses, and end with a panic when a case hangs.
 #[macro_export]
 macro_rules! suite {
@@ -36,6 +38,14 @@ macro_rules! suite {
 }
 
 /// Refuses a misspelt hook, which would otherwise ignore nothing.
+///
+/// ```
+/// lease_conformance::__known_hooks! { lock_row: "my database locks no rows" }
+/// ```
+///
+/// ```compile_fail
+/// lease_conformance::__known_hooks! { lock_rows: "my database locks no rows" }
+/// ```
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __known_hooks {
