@@ -130,6 +130,7 @@ macro_rules! __cases {
             release_after {
                 lease_rests_until_the_hold_has_passed "S5" [];
                 hold_counts_from_the_grant "S5" [row];
+                hold_counts_from_the_last_grant "S5" [];
                 hold_that_has_passed_frees_at_once "S5" [];
                 last_owner_is_refused_too "S5" [];
                 rest_by_a_stranger_changes_nothing "S5" [];

@@ -3,7 +3,7 @@
 use lease_core::LeaseDuration;
 
 use crate::{
-    Harness,
+    Harness, Row,
     kit::{assert_time_left, extend, grant, long, millis, name, owner, refusal},
 };
 
@@ -14,7 +14,8 @@ pub async fn expiry_is_the_databases_clock_plus_the_duration(harness: &impl Harn
     for duration in [millis(60_000), long()] {
         let before = harness.clock().await;
         grant(&store, &job, &a, duration).await;
-        assert_expiry(harness, before, duration).await;
+        let row = assert_expiry(harness, before, duration).await;
+        assert!(row.acquired_at >= before, "acquired at {}, which is before {before}", row.acquired_at);
     }
 }
 
@@ -26,7 +27,8 @@ pub async fn renewed_expiry_is_the_databases_clock_plus_the_duration(harness: &i
     for duration in [millis(60_000), long()] {
         let before = harness.clock().await;
         extend(&store, &job, &a, duration).await;
-        assert_expiry(harness, before, duration).await;
+        let row = assert_expiry(harness, before, duration).await;
+        assert!(row.acquired_at <= before, "a renewal is no acquisition, and this one moved `acquired_at`");
     }
 }
 
@@ -54,11 +56,12 @@ pub async fn replicas_see_the_same_time_left(harness: &impl Harness) {
     assert_time_left(harness, &renewed, millis(60_000), &refusal(&store, &job, &b).await);
 }
 
-/// The expiry was written between `before` and now.
-async fn assert_expiry(harness: &impl Harness, before: i64, duration: LeaseDuration) {
+/// The row, whose expiry was written between `before` and now.
+async fn assert_expiry(harness: &impl Harness, before: i64, duration: LeaseDuration) -> Row {
     let row = harness.row(&name("job")).await.expect("a held lease has a row");
     let after = harness.clock().await;
     let written = row.expires_at - duration.as_micros();
     assert!((before..=after).contains(&written), "written at {written}, which is not in {before}..={after}");
-    assert!((before..=after).contains(&row.acquired_at) || row.acquired_at <= before, "acquired in the future");
+    assert!(row.acquired_at <= after, "acquired in the future");
+    row
 }

@@ -34,6 +34,22 @@ pub async fn hold_counts_from_the_grant(harness: &impl Harness) {
     assert_eq!(resting.token, before.token);
 }
 
+/// S5: where there were several grants, a takeover or a repeated one, the hold counts from the last.
+pub async fn hold_counts_from_the_last_grant(harness: &impl Harness) {
+    let store = harness.store().await;
+    let (job, b, hold) = (name("job"), owner("b"), millis(300_000));
+    grant(&store, &job, &owner("a"), long()).await;
+    harness.elapse(Duration::from_millis(50)).await;
+    harness.expire(&job).await;
+    for _ in 0..2 {
+        grant(&store, &job, &b, long()).await;
+        harness.elapse(Duration::from_millis(50)).await;
+    }
+    let last = grant(&store, &job, &b, long()).await;
+    rest(&store, &job, &b, hold).await;
+    assert_time_left(harness, &last, hold, &refusal(&store, &job, &b).await);
+}
+
 /// S5: when the hold has passed already, the lease is free at once.
 pub async fn hold_that_has_passed_frees_at_once(harness: &impl Harness) {
     let store = harness.store().await;

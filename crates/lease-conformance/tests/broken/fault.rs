@@ -103,6 +103,8 @@ faults! {
     WritesOnRefusedRelease "S5",
     /// A hold counts from the release.
     HoldsFromNow "S5",
+    /// A hold counts from the first grant.
+    RemembersTheFirstGrant "S5",
     /// A lease that rests keeps its owner in the row.
     RestsWithItsOwner "S5",
     /// A lease that rests is free.

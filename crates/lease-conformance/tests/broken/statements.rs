@@ -86,7 +86,9 @@ impl Store {
             _ => next.max(now),
         };
         let inherited = old.and_then(|old| old.hand_over_at).filter(|_| self.has(Fault::InheritsTheHandOver));
-        Row { owner: Some(owner.clone()), token, acquired_at: now, expires_at, hand_over_at: inherited }
+        let first = old.map(|old| old.acquired_at).filter(|_| self.has(Fault::RemembersTheFirstGrant));
+        let acquired_at = first.unwrap_or(now);
+        Row { owner: Some(owner.clone()), token, acquired_at, expires_at, hand_over_at: inherited }
     }
 
     pub(crate) async fn extend(&self, name: &LeaseName, owner: &OwnerId, duration: LeaseDuration) -> Renewal {
