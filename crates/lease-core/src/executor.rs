@@ -37,6 +37,8 @@
 //!   of the rest; if no answer came, until two durations after the last request was sent. Afterwards it contends like anyone.
 //!   Restarts, and requests delayed by more than a duration, are not covered.
 
+mod board;
+mod consistency;
 mod contend;
 mod grant;
 mod heartbeat;
@@ -46,6 +48,7 @@ mod leadership;
 mod options;
 mod outcome;
 mod owner;
+mod reason;
 mod release;
 mod running;
 mod schedule;
@@ -61,14 +64,24 @@ use futures::future::join_all;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{heartbeat::Heartbeat, owner::OwnerMint, schedule::Schedule, slot::Slots, term::TermState};
+use self::{
+    board::Board,
+    heartbeat::Heartbeat,
+    owner::OwnerMint,
+    schedule::Schedule,
+    slot::Slots,
+    term::{Surroundings, TermState},
+};
 pub use self::{
+    board::{Role, Status},
+    consistency::OptionsError,
+    heartbeat::Health,
     held::{HeldLease, LeaseGuard, NotHeld},
     job::{Job, Misfire},
     leadership::{Leadership, Step},
-    options::{OnOverrun, OptionsError, SingletonOptions},
+    options::{OnOverrun, SingletonOptions},
     outcome::{AcquireError, RunError, TryRun},
-    term::StopReason,
+    reason::StopReason,
 };
 use crate::{LeaseName, LeaseStore, NameError};
 
@@ -105,6 +118,7 @@ pub(crate) struct Shared {
     owners: OwnerMint,
     slots: Arc<Slots>,
     heartbeat: Arc<Heartbeat>,
+    board: Arc<Board>,
     /// Whether this instance may contend (E12).
     eligible: watch::Sender<bool>,
     /// The terms whose jobs have not ended.
@@ -128,9 +142,10 @@ impl SingletonExecutor {
             store,
             enabled: options.is_enabled(),
             schedule,
-            on_overrun: options.overrun_policy(),
+            on_overrun: options.on_overrun,
             owners: OwnerMint::new(&options)?,
             slots: Arc::default(),
+            board: Arc::default(),
             eligible: watch::Sender::new(true),
             active: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -145,6 +160,11 @@ impl SingletonExecutor {
     /// [`NameError`] names the broken rule (S9).
     pub fn job(&self, name: impl AsRef<str>) -> Result<Job, NameError> {
         Ok(Job::new(Arc::clone(&self.0), LeaseName::new(name)?))
+    }
+
+    /// How this executor is doing, for a readiness probe. It asks nobody.
+    pub fn health(&self) -> Health {
+        self.0.heartbeat.health()
     }
 
     /// Makes this instance eligible or not, for example before a deployment. By default it is.
@@ -199,6 +219,11 @@ pub struct ShutdownReport {
 }
 
 impl Shared {
+    /// What a term needs of its executor.
+    fn surroundings(&self) -> Surroundings {
+        Surroundings { schedule: self.schedule, bell: self.heartbeat.bell(), board: Arc::clone(&self.board) }
+    }
+
     /// Lets a shutdown know of a term, until the answer is dropped.
     fn register(self: &Arc<Self>, state: &Arc<TermState>) -> Active {
         self.active().push(Arc::clone(state));

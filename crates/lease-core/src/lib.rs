@@ -19,8 +19,8 @@ pub use async_trait::async_trait;
 pub use duration::{DurationError, LeaseDuration};
 pub use error::{ErrorKind, Operation, StoreError};
 pub use executor::{
-    AcquireError, HeldLease, Job, Leadership, LeaseGuard, Misfire, NotHeld, OnOverrun, OptionsError, RunError,
-    ShutdownReport, SingletonExecutor, SingletonOptions, Step, StopReason, TryRun,
+    AcquireError, Health, HeldLease, Job, Leadership, LeaseGuard, Misfire, NotHeld, OnOverrun, OptionsError, Role,
+    RunError, ShutdownReport, SingletonExecutor, SingletonOptions, Status, Step, StopReason, TryRun,
 };
 pub use lease::{Acquisition, FencingToken, Holder, LossReason, Renewal, Term};
 pub use memory::MemoryLeaseStore;

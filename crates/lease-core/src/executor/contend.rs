@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use crate::{
-    Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, StoreError, Term, Wakeup,
+    Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, Role, StoreError, Term, Wakeup,
     clock::{self, LocalInstant},
     executor::{
         Shared,
@@ -65,6 +65,21 @@ pub(crate) async fn contend(shared: &Arc<Shared>, name: &LeaseName, patience: Pa
     }
 }
 
+/// A caller that stops contending without a grant is no standby any more.
+struct Contending<'a> {
+    shared: &'a Shared,
+    name: &'a LeaseName,
+    granted: bool,
+}
+
+impl Drop for Contending<'_> {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.shared.board.enter(self.name, Role::Idle);
+        }
+    }
+}
+
 /// Waits for the turn within this executor, and until it need not stand back any more (E11, E12).
 async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Result<Turn, NoGrant> {
     let place = shared.slots.place(name);
@@ -120,13 +135,16 @@ impl Shared {
 async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, NoGrant> {
     let schedule = &shared.schedule;
     let mut floor = Floor::new(schedule.poll_interval);
+    let mut contending = Contending { shared, name, granted: false };
     let mut owner = shared.owners.mint();
     let mut answered = false;
     let mut free_at = None;
+    let mut long_wait = Some((LocalInstant::now(), schedule.report_wait_after));
     loop {
         let wakeup = shared.store.watch(name);
         let (pause, refusal) = match attempt(shared, name, &owner).await {
             Attempt::Granted(mut grant) => {
+                contending.granted = true;
                 grant.late_by = free_at.map(|free_at| LocalInstant::now().saturating_duration_since(free_at));
                 return Ok(grant);
             }
@@ -134,6 +152,13 @@ async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Resu
                 answered = true;
                 free_at = Some(LocalInstant::now() + holder.remaining);
                 telemetry::refused(name, &holder);
+                if let Some((since, limit)) = long_wait
+                    && (since + limit).has_passed()
+                {
+                    telemetry::waits_long(name, LocalInstant::now().saturating_duration_since(since), &holder);
+                    long_wait = None;
+                }
+                shared.board.enter(name, Role::Standby { holder: holder.clone() });
                 (schedule.standby_pause(holder.remaining), NoGrant::HeldElsewhere(holder))
             }
             Attempt::Failed(error) => {
@@ -207,7 +232,10 @@ async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Atte
         let detail = format!("no answer within {limit:?}");
         Err(StoreError::new(Operation::Acquire, ErrorKind::Indeterminate).with_detail(detail))
     };
-    match answer.unwrap_or_else(|_| unknown()) {
+    let answer = answer.unwrap_or_else(|_| unknown());
+    let took = LocalInstant::now().saturating_duration_since(anchor);
+    telemetry::operated(Operation::Acquire, took, answer.as_ref().err().map(StoreError::kind));
+    match answer {
         Ok(Acquisition::Acquired(token)) => {
             let term = Term::new(name, owner, token);
             if let Some(anchor) = anchor_in_time(shared, &term, anchor).await {

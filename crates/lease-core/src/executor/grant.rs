@@ -8,7 +8,6 @@ use crate::{
     LeaseName, Term,
     clock::LocalInstant,
     executor::{Active, Shared, contend::give_back, heartbeat::Keeping, slot::Turn, term::TermState},
-    telemetry,
 };
 
 /// A lease that was granted and whose job has not started. Dropping it gives the lease back.
@@ -35,14 +34,13 @@ pub(crate) struct Held {
 impl Grant {
     /// A term that was granted by a call sent after `anchor`. It is renewed from here on (E4).
     pub(crate) fn new(shared: &Arc<Shared>, term: Term, anchor: LocalInstant) -> Self {
-        let state = TermState::granted(term, shared.schedule, anchor, shared.heartbeat.bell());
+        let state = TermState::granted(term, shared.surroundings(), anchor);
         Self::held(shared, state, anchor)
     }
 
     /// What stands for a grant while the executor is disabled (E1).
     pub(crate) fn unleased(shared: &Arc<Shared>, name: &LeaseName) -> Self {
-        let (owner, bell) = (shared.owners.mint(), shared.heartbeat.bell());
-        let state = TermState::unleased(name.clone(), owner, shared.schedule, bell);
+        let state = TermState::unleased(name.clone(), shared.owners.mint(), shared.surroundings());
         Self::held(shared, state, LocalInstant::now())
     }
 
@@ -67,11 +65,7 @@ impl Grant {
 
     /// Hands the grant to its supervisor, who releases it from here on.
     pub(crate) fn start(mut self) -> Held {
-        let held = self.held.take().expect("a grant is taken apart only when it is consumed");
-        if let Some(term) = held.state.term() {
-            telemetry::acquired(term);
-        }
-        held
+        self.held.take().expect("a grant is taken apart only when it is consumed")
     }
 }
 

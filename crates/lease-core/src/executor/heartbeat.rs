@@ -33,6 +33,10 @@ struct Pulse {
     next_id: u64,
     /// Whether a task is beating.
     beats: bool,
+    /// When it looked at the clocks last.
+    last_look: Option<LocalInstant>,
+    /// The least that was left to a stop point when a renewal landed.
+    smallest_margin: Option<Duration>,
 }
 
 /// A term under the heartbeat.
@@ -43,6 +47,21 @@ struct Kept {
     due: LocalInstant,
     in_flight: bool,
     failures: u32,
+}
+
+/// How an executor is doing, for a readiness probe: from [`SingletonExecutor::health`](crate::SingletonExecutor::health).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// How many leases are held.
+    pub held: usize,
+    /// The least time that was left to a stop point when a renewal landed, since the executor was made; none before the first renewal.
+    /// Near zero means that the database answers almost too late.
+    pub smallest_margin: Option<Duration>,
+    /// The most renewals in a row that failed for a lease that is held now.
+    pub failures_in_a_row: u32,
+    /// Whether the task that renews the leases is there, if there is anything to renew, and gets its turns.
+    pub heartbeat_lives: bool,
 }
 
 /// Some renewals, all sent after `sent`.
@@ -76,7 +95,7 @@ impl Heartbeat {
         if pulse.beats {
             self.changed.notify_one();
         } else {
-            pulse.beats = true;
+            (pulse.beats, pulse.last_look) = (true, Some(LocalInstant::now()));
             tokio::spawn(Arc::clone(self).beat_guarded());
         }
         Keeping { heartbeat: Arc::clone(self), id }
@@ -124,6 +143,7 @@ impl Heartbeat {
             kept.state.watch_the_clock();
         }
         let now = LocalInstant::now();
+        pulse.last_look = Some(now);
         for batch in take_due(&mut pulse, now) {
             if !batch.terms.is_empty() {
                 flights.push(self.renew_many(batch).boxed());
@@ -143,6 +163,8 @@ impl Heartbeat {
         let sent = LocalInstant::now();
         let renewals = self.store.renew_many(&terms, self.schedule.duration);
         let answers = tokio::time::timeout(limit, renewals).await.unwrap_or_default();
+        let error = if answers.is_empty() { Some(ErrorKind::Indeterminate) } else { None };
+        telemetry::operated(Operation::Renew, LocalInstant::now().saturating_duration_since(sent), error);
         let missing = std::iter::repeat_with(|| Err(unanswered(limit)));
         Flight { sent, alone: false, answers: ids.into_iter().zip(answers.into_iter().chain(missing)).collect() }
     }
@@ -156,10 +178,11 @@ impl Heartbeat {
 
     fn land<'a>(&'a self, flight: Flight, flights: &mut FuturesUnordered<BoxFuture<'a, Flight>>) {
         let mut pulse = self.pulse();
+        let Pulse { terms, smallest_margin, .. } = &mut *pulse;
         let next = self.schedule.next_renewal(flight.sent);
         for (id, answer) in flight.answers {
             // A term that has ended meanwhile has nothing to hear.
-            let Some(kept) = pulse.terms.get_mut(&id) else { continue };
+            let Some(kept) = terms.get_mut(&id) else { continue };
             let Some(term) = kept.state.term() else { continue };
             if !flight.alone && matches!(&answer, Err(error) if error.kind() == ErrorKind::Contended) {
                 flights.push(self.renew_alone(id, term.clone()).boxed());
@@ -169,6 +192,9 @@ impl Heartbeat {
             kept.state.watch_the_clock();
             match judge(term, answer) {
                 Ok(hand_over) => {
+                    let margin = kept.state.margin();
+                    *smallest_margin = Some(smallest_margin.map_or(margin, |smallest| smallest.min(margin)));
+                    telemetry::renewed(term, margin);
                     (kept.failures, kept.due) = (0, next);
                     kept.state.extend(flight.sent);
                     if hand_over {
@@ -183,6 +209,19 @@ impl Heartbeat {
                     kept.state.note_error(error);
                 }
             }
+        }
+    }
+
+    /// How the heartbeat is doing.
+    pub(crate) fn health(&self) -> Health {
+        let pulse = self.pulse();
+        let longest = (self.schedule.clock_step() * 4).max(Duration::from_secs(1));
+        let looks = pulse.last_look.is_some_and(|look| !(look + longest).has_passed());
+        Health {
+            held: pulse.terms.values().filter(|kept| kept.state.term().is_some() && kept.state.is_held()).count(),
+            smallest_margin: pulse.smallest_margin,
+            failures_in_a_row: pulse.terms.values().map(|kept| kept.failures).max().unwrap_or_default(),
+            heartbeat_lives: pulse.terms.is_empty() || (pulse.beats && looks),
         }
     }
 

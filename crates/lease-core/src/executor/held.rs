@@ -6,9 +6,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    FencingToken, LeaseName, OwnerId, StoreError, Term,
-    clock::LocalInstant,
-    executor::term::{StopReason, TermState},
+    FencingToken, LeaseName, OwnerId, StopReason, StoreError, Term, clock::LocalInstant, executor::term::TermState,
 };
 
 /// The lease that a job runs under. A clone is cheap and speaks of the same term.
@@ -50,7 +48,7 @@ impl HeldLease {
 
     /// The fencing token of the term; none while the executor is disabled.
     pub fn token(&self) -> Option<FencingToken> {
-        self.term().map(|term| term.token)
+        self.0.token()
     }
 
     /// The term; none while the executor is disabled.

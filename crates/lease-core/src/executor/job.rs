@@ -8,10 +8,10 @@ use std::{
 };
 
 use futures::FutureExt;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::{
-    AcquireError, HeldLease, Leadership, LeaseDuration, LeaseGuard, LeaseName, RunError, StopReason, TryRun,
+    AcquireError, HeldLease, Leadership, LeaseDuration, LeaseGuard, LeaseName, RunError, Status, StopReason, TryRun,
     clock::{self, LocalInstant},
     executor::{
         Shared,
@@ -55,6 +55,12 @@ impl Job {
     /// The name of the lease.
     pub fn name(&self) -> &LeaseName {
         &self.name
+    }
+
+    /// What this executor is to the name, and each change of that. The channel keeps the latest status only, with the reason why
+    /// the last term ended.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.shared.board.subscribe(&self.name)
     }
 
     /// Lets the lease rest until `hold` after its grant, however the job ended once it had started: no other instance runs it before.

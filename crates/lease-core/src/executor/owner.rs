@@ -4,11 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
-use crate::{
-    OwnerId,
-    executor::options::{OptionsError, SingletonOptions},
-    name::MAX_UTF16_UNITS,
-};
+use crate::{OwnerId, executor::consistency::OptionsError, executor::options::SingletonOptions, name::MAX_UTF16_UNITS};
 
 /// The UTF-16 units kept free behind the label: two colons, a UUID and the longest counter.
 const SUFFIX_UNITS: usize = 2 + 36 + 20;
@@ -22,7 +18,7 @@ pub(crate) struct OwnerMint {
 
 impl OwnerMint {
     pub(crate) fn new(options: &SingletonOptions) -> Result<Self, OptionsError> {
-        let label = match options.chosen_label() {
+        let label = match options.label.as_deref() {
             Some(label) => OwnerId::new(shortened(label))?.to_string(),
             None => default_label(),
         };

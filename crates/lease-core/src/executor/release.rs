@@ -98,5 +98,9 @@ async fn within(
 ) -> Result<bool, StoreError> {
     let unanswered =
         || StoreError::new(operation, ErrorKind::Indeterminate).with_detail(format!("no answer within {limit:?}"));
-    tokio::time::timeout(limit, release).await.unwrap_or_else(|_| Err(unanswered()))
+    let sent = LocalInstant::now();
+    let answer = tokio::time::timeout(limit, release).await.unwrap_or_else(|_| Err(unanswered()));
+    let took = LocalInstant::now().saturating_duration_since(sent);
+    telemetry::operated(operation, took, answer.as_ref().err().map(StoreError::kind));
+    answer
 }

@@ -22,6 +22,7 @@ pub(crate) struct Schedule {
     pub(crate) margin: Duration,
     pub(crate) poll_interval: Duration,
     pub(crate) operation_timeout: Duration,
+    pub(crate) report_wait_after: Duration,
 }
 
 impl Schedule {
@@ -134,6 +135,7 @@ mod tests {
             margin: SECOND,
             poll_interval: 2 * SECOND,
             operation_timeout: 4 * SECOND,
+            report_wait_after: 300 * SECOND,
         }
     }
 

@@ -4,6 +4,7 @@ use std::{any::Any, future::Future, pin::Pin, pin::pin, process, sync::Arc, task
 
 use futures::FutureExt;
 use tokio::task::JoinError;
+use tracing::Instrument;
 
 use crate::{
     HeldLease, LeaseDuration, OnOverrun, StoreError,
@@ -30,7 +31,8 @@ where
     Fut: Future + Send + 'static,
     Fut::Output: Send + 'static,
 {
-    let task = tokio::spawn(async move {
+    let span = telemetry::job_span(state.name(), state.token());
+    let run = async move {
         if state.is_held() && !state.must_drop() {
             state.set_started();
             let job = start(HeldLease::new(Arc::clone(&state)));
@@ -38,8 +40,8 @@ where
         } else {
             JobEnd::Dropped
         }
-    });
-    task.map(joined)
+    };
+    tokio::spawn(run.instrument(span)).map(joined)
 }
 
 /// Starts a blocking job on a thread for such, and answers when it has really ended. It cannot be dropped.
@@ -47,7 +49,9 @@ pub(crate) fn spawn_blocking_job<T: Send + 'static>(
     state: Arc<TermState>,
     job: impl FnOnce(HeldLease) -> T + Send + 'static,
 ) -> impl Future<Output = JobEnd<T>> + Send {
+    let span = telemetry::job_span(state.name(), state.token());
     let task = tokio::task::spawn_blocking(move || {
+        let _entered = span.enter();
         if !state.is_held() || state.must_drop() {
             return JobEnd::Dropped;
         }
@@ -110,7 +114,6 @@ pub(crate) async fn supervise<R>(
     let Some(term) = state.term() else {
         return Supervised { result, released: None };
     };
-    telemetry::ended(term, state.reason());
     let release =
         Release { store: &*shared.store, state: &state, term, hold: at_least.filter(|_| state.has_started()) };
     let released = release.until_answered().await;
@@ -132,7 +135,7 @@ async fn join<R>(shared: &Shared, state: &TermState, mut work: Pin<&mut impl Fut
         result = work.as_mut() => return result,
         () = clock::sleep_until(lapse, schedule.clock_step()) => {}
     }
-    telemetry::overrun(state.name(), state.term().map(|term| term.token));
+    telemetry::overrun(state.name(), state.token());
     if shared.on_overrun == OnOverrun::Abort {
         process::abort();
     }

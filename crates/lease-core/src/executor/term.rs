@@ -1,80 +1,22 @@
 //! The local side of one term: its deadline, whether it was told to stop, and the one reason why (E2, E3, E6).
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    LeaseName, LossReason, OwnerId, StoreError, Term,
+    FencingToken, LeaseName, OwnerId, Role, StopReason, StoreError, Term,
     clock::{self, LocalInstant},
-    executor::schedule::Schedule,
+    executor::{board::Board, schedule::Schedule},
+    telemetry,
 };
-
-/// Why a job was told to stop (E6).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// The store answered that the row no longer names this owner.
-    Lost(LossReason),
-    /// No renewal landed before the stop point.
-    #[non_exhaustive]
-    DeadlinePassed {
-        /// The error of the last renewal, if one failed.
-        last_error: Option<Arc<StoreError>>,
-    },
-    /// The machine was suspended past the stop point.
-    Suspended,
-    /// An operator asked this holder to hand the lease over.
-    HandedOver,
-    /// This instance was made not eligible.
-    NotEligible,
-    /// The executor was shut down.
-    ShutDown,
-    /// The future that ran the job was dropped.
-    Abandoned,
-    /// The task that renewed the lease panicked, or went down with its runtime; the message says how.
-    HeartbeatFailed(String),
-    /// The job ended by itself, and its lease was given up.
-    Ended,
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(reason) => write!(f, "lease lost: {reason}"),
-            Self::DeadlinePassed { last_error: None } => f.write_str("no renewal landed before the stop point"),
-            Self::DeadlinePassed { last_error: Some(error) } => {
-                write!(f, "no renewal landed before the stop point; the last one failed: {error}")
-            }
-            Self::Suspended => f.write_str("the machine was suspended past the stop point"),
-            Self::HandedOver => f.write_str("an operator asked to hand the lease over"),
-            Self::NotEligible => f.write_str("this instance was made not eligible"),
-            Self::ShutDown => f.write_str("the executor was shut down"),
-            Self::Abandoned => f.write_str("the future that ran the job was dropped"),
-            Self::HeartbeatFailed(message) => write!(f, "the heartbeat failed: {message}"),
-            Self::Ended => f.write_str("the job ended"),
-        }
-    }
-}
-
-impl StopReason {
-    /// Whether the executor gives the lease up of its own accord, so that it is renewed until the job has ended (E12).
-    pub(crate) fn is_wish(&self) -> bool {
-        matches!(self, Self::HandedOver | Self::NotEligible | Self::ShutDown | Self::Abandoned)
-    }
-
-    /// Whether this executor must stand back from the name afterwards (E12).
-    pub(crate) fn stands_back(&self) -> bool {
-        matches!(self, Self::HandedOver | Self::NotEligible)
-    }
-}
 
 /// What every part of the stop chain knows of one term. While the executor is disabled there is no term, and no deadline unless one
 /// is set by a stop.
@@ -83,9 +25,7 @@ pub(crate) struct TermState {
     name: LeaseName,
     owner: OwnerId,
     term: Option<Term>,
-    schedule: Schedule,
-    /// The heartbeat, which has to look again when a stop moves the deadline.
-    heartbeat: Arc<Notify>,
+    around: Surroundings,
     deadline: watch::Sender<Option<LocalInstant>>,
     coverage: Mutex<Coverage>,
     /// The nanoseconds for which the machine had been suspended when the deadline was last moved.
@@ -109,6 +49,15 @@ pub(crate) struct TermState {
     settled: CancellationToken,
 }
 
+/// What a term needs of its executor.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) schedule: Schedule,
+    /// The heartbeat's, which has to look again when a stop moves a deadline.
+    pub(crate) bell: Arc<Notify>,
+    pub(crate) board: Arc<Board>,
+}
+
 /// What the last renewal came to.
 #[derive(Debug)]
 struct Coverage {
@@ -118,25 +67,32 @@ struct Coverage {
 
 impl TermState {
     /// A term granted by a call that was sent after `anchor`.
-    pub(crate) fn granted(term: Term, schedule: Schedule, anchor: LocalInstant, heartbeat: Arc<Notify>) -> Arc<Self> {
-        let state = Self::new(term.name.clone(), term.owner.clone(), schedule, heartbeat);
+    pub(crate) fn granted(term: Term, around: Surroundings, anchor: LocalInstant) -> Arc<Self> {
+        telemetry::acquired(&term);
+        let schedule = around.schedule;
+        let state = Self::new(term.name.clone(), term.owner.clone(), around);
         state.deadline.send_replace(Some(schedule.deadline(anchor)));
         state.coverage().lapses_at = anchor + schedule.duration.as_duration();
-        Arc::new(Self { term: Some(term), ..state })
+        Arc::new(Self { term: Some(term), ..state }).announced()
     }
 
     /// What stands for a term while the executor is disabled (E1).
-    pub(crate) fn unleased(name: LeaseName, owner: OwnerId, schedule: Schedule, heartbeat: Arc<Notify>) -> Arc<Self> {
-        Arc::new(Self::new(name, owner, schedule, heartbeat))
+    pub(crate) fn unleased(name: LeaseName, owner: OwnerId, around: Surroundings) -> Arc<Self> {
+        Arc::new(Self::new(name, owner, around)).announced()
     }
 
-    fn new(name: LeaseName, owner: OwnerId, schedule: Schedule, heartbeat: Arc<Notify>) -> Self {
+    fn announced(self: Arc<Self>) -> Arc<Self> {
+        let token = self.token();
+        self.around.board.enter(&self.name, Role::Holding { owner: self.owner.clone(), token });
+        self
+    }
+
+    fn new(name: LeaseName, owner: OwnerId, around: Surroundings) -> Self {
         Self {
             name,
             owner,
             term: None,
-            schedule,
-            heartbeat,
+            around,
             deadline: watch::Sender::new(None),
             coverage: Mutex::new(Coverage { lapses_at: LocalInstant::now(), last_error: None }),
             suspended_before: AtomicU64::new(suspended_nanos()),
@@ -164,8 +120,12 @@ impl TermState {
         self.term.as_ref()
     }
 
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.term.as_ref().map(|term| term.token)
+    }
+
     pub(crate) fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.around.schedule
     }
 
     pub(crate) fn deadline(&self) -> Option<LocalInstant> {
@@ -177,7 +137,7 @@ impl TermState {
     }
 
     pub(crate) fn stop_point(&self) -> Option<LocalInstant> {
-        self.deadline().map(|deadline| self.schedule.stop_point(deadline))
+        self.deadline().map(|deadline| self.around.schedule.stop_point(deadline))
     }
 
     pub(crate) fn reason(&self) -> Option<&StopReason> {
@@ -238,7 +198,7 @@ impl TermState {
     /// Keeps the renewals going although the job has ended, until its lease rests (E10).
     pub(crate) fn set_resting(&self) {
         self.resting.store(true, Ordering::Relaxed);
-        self.heartbeat.notify_one();
+        self.around.bell.notify_one();
     }
 
     /// Whether the lease is renewed. After the stop point a renewal could not save the job; while it drains at the executor's own
@@ -262,15 +222,21 @@ impl TermState {
         self.coverage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is left to the stop point.
+    pub(crate) fn margin(&self) -> Duration {
+        self.stop_point().map(LocalInstant::remaining).unwrap_or_default()
+    }
+
     /// Moves the deadline after a renewal that was sent after `anchor`, unless the job has been told to stop (E12), or should have
     /// been by now.
     pub(crate) fn extend(&self, anchor: LocalInstant) {
-        *self.coverage() = Coverage { lapses_at: anchor + self.schedule.duration.as_duration(), last_error: None };
+        *self.coverage() =
+            Coverage { lapses_at: anchor + self.around.schedule.duration.as_duration(), last_error: None };
         self.deadline.send_if_modified(|deadline| {
-            let passed = deadline.is_some_and(|deadline| self.schedule.stop_point(deadline).has_passed());
+            let passed = deadline.is_some_and(|deadline| self.around.schedule.stop_point(deadline).has_passed());
             let extends = self.reason.get().is_none() && !passed;
             if extends {
-                *deadline = Some(self.schedule.deadline(anchor));
+                *deadline = Some(self.around.schedule.deadline(anchor));
                 self.suspended_before.store(suspended_nanos(), Ordering::Relaxed);
             }
             extends
@@ -279,13 +245,13 @@ impl TermState {
 
     /// Tells the job to stop within its grace time, at the executor's own wish.
     pub(crate) fn request_stop(&self, reason: StopReason) {
-        let deadline = LocalInstant::now() + self.schedule.grace;
-        if self.reason.set(reason).is_err() {
+        let deadline = LocalInstant::now() + self.around.schedule.grace;
+        if !self.settle(reason) {
             return;
         }
         self.deadline.send_modify(|current| *current = Some(current.map_or(deadline, |current| current.min(deadline))));
         self.stopping.cancel();
-        self.heartbeat.notify_one();
+        self.around.bell.notify_one();
     }
 
     /// Reads the clock: tells the job to stop when its stop point has passed, and has it dropped when its deadline has.
@@ -296,7 +262,7 @@ impl TermState {
             self.drop_now();
         } else if self.term.is_some()
             && !self.stopping.is_cancelled()
-            && self.schedule.stop_point(deadline).has_passed()
+            && self.around.schedule.stop_point(deadline).has_passed()
         {
             self.pass_stop_point();
         }
@@ -307,7 +273,7 @@ impl TermState {
         match self.deadline() {
             Some(deadline) if !self.dropping.is_cancelled() => {
                 let told = self.stopping.is_cancelled() || self.term.is_none();
-                Some(if told { deadline } else { self.schedule.stop_point(deadline) })
+                Some(if told { deadline } else { self.around.schedule.stop_point(deadline) })
             }
             _ => None,
         }
@@ -318,7 +284,7 @@ impl TermState {
         let last_error = self.coverage().last_error.clone();
         let suspended = suspended_nanos() > self.suspended_before.load(Ordering::Relaxed) && last_error.is_none();
         let reason = if suspended { StopReason::Suspended } else { StopReason::DeadlinePassed { last_error } };
-        let _ = self.reason.set(reason);
+        self.settle(reason);
         self.stopping.cancel();
     }
 
@@ -327,7 +293,7 @@ impl TermState {
         if matches!(reason, StopReason::Lost(_)) {
             self.lost.cancel();
         }
-        let _ = self.reason.set(reason);
+        self.settle(reason);
         self.drop_now();
     }
 
@@ -335,8 +301,20 @@ impl TermState {
     /// it to was stopped, whether or not the heartbeat has seen that. Nothing is held from here on.
     pub(crate) fn end(&self) {
         self.watch_the_clock();
-        let _ = self.reason.set(StopReason::Ended);
+        self.settle(StopReason::Ended);
         self.drop_now();
+    }
+
+    /// Sets the one reason why the term ends, and makes it known; false when it has one already.
+    fn settle(&self, reason: StopReason) -> bool {
+        let is_first = self.reason.set(reason.clone()).is_ok();
+        if is_first {
+            if let Some(term) = &self.term {
+                telemetry::stopped(term, &reason);
+            }
+            self.around.board.stop(&self.name, reason);
+        }
+        is_first
     }
 
     /// Has the job dropped. Whoever sees the job's token fire sees also that it may not go on.

@@ -8,6 +8,7 @@ mod every;
 mod hand_over;
 mod heartbeat;
 mod leadership;
+mod observability;
 mod renewal;
 mod script;
 mod shutdown;
