@@ -4,7 +4,7 @@ use std::{error, fmt};
 
 use crate::{Holder, StopReason, StoreError, executor::contend::NoGrant};
 
-/// The answer of [`Job::try_run`].
+/// The answer of [`Job::try_run`](crate::Job::try_run).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the job may not have run"]
 pub enum TryRun<T> {
