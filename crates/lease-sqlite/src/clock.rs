@@ -9,7 +9,7 @@ use rusqlite::{Connection, Result, functions::FunctionFlags};
 
 /// Makes `lease_clock()`, the Unix time in microseconds, known to a connection.
 ///
-/// It is not marked as deterministic, so every call in a statement reads the clock; the statements call it once.
+/// It is not marked as deterministic, so every call in a statement reads the clock; what belongs together comes from one call.
 pub(crate) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
     connection.create_scalar_function("lease_clock", 0, flags, |_| Ok(unix_micros()))

@@ -25,7 +25,8 @@ impl<'a> Session<'a> {
 
     /// Opens the database, and creates its file when that is missing and the configuration allows it.
     pub(crate) fn create(&mut self) -> Result<(), Failure> {
-        self.slot.connection(true, &self.patience).map(|_| ())
+        let result = self.slot.connection(true, &self.patience).map(|_| ());
+        self.slot.settle(result)
     }
 
     /// Reads, outside any transaction: in a write-ahead log that never waits for a writer.

@@ -19,10 +19,9 @@ pub(crate) struct Sql {
     pub(crate) table: String,
     pub(crate) migrations: Vec<String>,
     pub(crate) columns: &'static str,
-    guard: String,
+    row: String,
     acquire: String,
     renew: String,
-    owner: String,
     release: String,
     release_after: String,
     force_release: String,
@@ -37,25 +36,23 @@ impl Sql {
             table: table.into(),
             migrations: MIGRATIONS.into_iter().map(with_table).collect(),
             columns: include_str!("sql/columns.sql"),
-            guard: with_table(include_str!("sql/guard.sql")),
+            row: with_table(include_str!("sql/row.sql")),
             acquire: with_table(include_str!("sql/acquire.sql")),
             renew: with_table(include_str!("sql/renew.sql")),
-            owner: with_table(include_str!("sql/owner.sql")),
             release: with_table(include_str!("sql/release.sql")),
             release_after: with_table(include_str!("sql/release_after.sql")),
             force_release: with_table(include_str!("sql/force_release.sql")),
         }
     }
 
-    /// Why `owner` may not have the lease, without a write: none when it may (S3).
+    /// Why `owner` may not have the lease, as far as a read can tell: none when it may (S3).
     pub(crate) fn guard(&self, connection: &Connection, name: &LeaseName, owner: &OwnerId) -> Result<Option<Holder>> {
-        first(connection, &self.guard, (name.as_str(), owner.as_str()), |row| {
-            let left = Duration::from_micros(row.get::<_, i64>(1)?.unsigned_abs());
-            Ok(Holder::new(owner_of(row)?, left))
-        })
+        let held = self.state(connection, name)?.filter(|state| state.owner.as_ref() != Some(owner) && state.left > 0);
+        Ok(held.map(State::into_holder))
     }
 
-    /// Grants the lease, or says who was faster.
+    /// Grants the lease, or says who was faster. Whether it was granted is read from the row: whoever calls and owns it afterwards
+    /// has it from this statement.
     pub(crate) fn acquire(
         &self,
         transaction: &Connection,
@@ -64,15 +61,15 @@ impl Sql {
         duration: LeaseDuration,
     ) -> Result<Acquisition> {
         let parameters = (name.as_str(), owner.as_str(), duration.as_micros());
-        let token = first(transaction, &self.acquire, parameters, |row| row.get(0))?;
-        if let Some(token) = token {
-            return Ok(Acquisition::Acquired(FencingToken::new(token)));
-        }
-        let holder = self.guard(transaction, name, owner)?;
-        Ok(Acquisition::Held(holder.unwrap_or_else(|| Holder::new(None, Duration::ZERO))))
+        transaction.prepare_cached(&self.acquire)?.execute(parameters)?;
+        Ok(match self.state(transaction, name)? {
+            Some(state) if state.owner.as_ref() == Some(owner) => Acquisition::Acquired(state.token),
+            Some(state) => Acquisition::Held(state.into_holder()),
+            None => Acquisition::Held(Holder::new(None, Duration::ZERO)),
+        })
     }
 
-    /// Renews the lease, or says why it is lost, which is read in the same transaction.
+    /// Renews the lease, or says why it is lost. Both are read from the row, in the same transaction.
     pub(crate) fn renew(
         &self,
         transaction: &Connection,
@@ -81,17 +78,15 @@ impl Sql {
         duration: LeaseDuration,
     ) -> Result<Renewal> {
         let parameters = (name.as_str(), owner.as_str(), duration.as_micros());
-        let renewed = first(transaction, &self.renew, parameters, |row| {
-            Ok(Renewal::renewed(FencingToken::new(row.get(0)?), row.get(1)?))
-        })?;
-        if let Some(renewed) = renewed {
-            return Ok(renewed);
-        }
-        Ok(Renewal::Lost(match first(transaction, &self.owner, [name.as_str()], owner_of)? {
-            Some(Some(owner)) => LossReason::TakenOver(owner),
-            Some(None) => LossReason::ForcedOut,
-            None => LossReason::Deleted,
-        }))
+        transaction.prepare_cached(&self.renew)?.execute(parameters)?;
+        Ok(match self.state(transaction, name)? {
+            Some(State { owner: Some(found), token, hand_over, .. }) if found == *owner => {
+                Renewal::renewed(token, hand_over)
+            }
+            Some(State { owner: Some(other), .. }) => Renewal::Lost(LossReason::TakenOver(other)),
+            Some(State { owner: None, .. }) => Renewal::Lost(LossReason::ForcedOut),
+            None => Renewal::Lost(LossReason::Deleted),
+        })
     }
 
     /// Frees the lease; false when it is not `owner`'s.
@@ -120,13 +115,40 @@ impl Sql {
         name: &LeaseName,
         mode: ForceRelease,
     ) -> Result<Option<ForcedRelease>> {
-        let owner = first(transaction, &self.owner, [name.as_str()], owner_of)?.flatten();
+        let owner = self.state(transaction, name)?.and_then(|state| state.owner);
         let parameters = (name.as_str(), mode == ForceRelease::Now);
-        first(transaction, &self.force_release, parameters, |row| {
-            let rest: i64 = row.get(0)?;
-            Ok(ForcedRelease::new(owner, Duration::from_micros(rest.max(0).unsigned_abs())))
-        })
+        first(transaction, &self.force_release, parameters, |row| Ok(ForcedRelease::new(owner, time_left(row.get(0)?))))
     }
+
+    fn state(&self, connection: &Connection, name: &LeaseName) -> Result<Option<State>> {
+        first(connection, &self.row, [name.as_str()], State::read)
+    }
+}
+
+/// What the row of a lease says now.
+struct State {
+    owner: Option<OwnerId>,
+    token: FencingToken,
+    hand_over: bool,
+    /// Microseconds until the expiry.
+    left: i64,
+}
+
+impl State {
+    /// An owner id that no caller could have was put there by hand, and is nobody's.
+    fn read(row: &Row<'_>) -> Result<Self> {
+        let owner: Option<String> = row.get(0)?;
+        let owner = owner.and_then(|owner| OwnerId::new(owner).ok());
+        Ok(Self { owner, token: FencingToken::new(row.get(1)?), hand_over: row.get(2)?, left: row.get(3)? })
+    }
+
+    fn into_holder(self) -> Holder {
+        Holder::new(self.owner, time_left(self.left))
+    }
+}
+
+fn time_left(micros: i64) -> Duration {
+    Duration::from_micros(micros.max(0).unsigned_abs())
 }
 
 /// The first row of a statement that is prepared once for each connection.
@@ -137,10 +159,4 @@ fn first<T>(
     read: impl FnOnce(&Row<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     connection.prepare_cached(sql)?.query_row(parameters, read).optional()
-}
-
-/// The owner in the first column. An id that no caller could have was put there by hand, and belongs to nobody.
-fn owner_of(row: &Row<'_>) -> Result<Option<OwnerId>> {
-    let owner: Option<String> = row.get(0)?;
-    Ok(owner.and_then(|owner| OwnerId::new(owner).ok()))
 }

@@ -4,8 +4,8 @@ use std::{fmt, io, sync::Arc};
 
 use async_trait::async_trait;
 use lease_core::{
-    Acquisition, ErrorKind, LeaseDuration, LeaseName, LeaseStore, Operation, OwnerId, Renewal, StoreError, Term,
-    clock::LocalInstant,
+    Acquisition, ErrorKind, Holder, LeaseDuration, LeaseName, LeaseStore, Operation, OwnerId, Renewal, StoreError,
+    Term, clock::LocalInstant,
 };
 use rusqlite::Connection;
 
@@ -20,13 +20,13 @@ use crate::{
     worker::Worker,
 };
 
-/// The first version with STRICT tables; RETURNING and MATERIALIZED are older.
+/// The first version with STRICT tables; RETURNING is older.
 const OLDEST_SQLITE: i32 = 3_037_000;
 
 /// A lease store in a SQLite file.
 ///
-/// It has two threads with a connection each: one reads, so that a refused attempt waits for no writer, and one writes. Clones
-/// share them. When the last clone is dropped, the threads close their connections and end, and nobody waits for that.
+/// It has two threads with a connection each: one writes, and one reads while that is busy, so that a refused attempt waits for no
+/// writer. Clones share them. When the last clone is dropped, the threads close their connections and end, and nobody waits for that.
 ///
 /// Every call needs a tokio runtime with its clock enabled, and ends within
 /// [`operation_timeout`](SqliteConfig::operation_timeout). A call that waits for another process's write transaction and is dropped,
@@ -115,6 +115,22 @@ impl SqliteLeaseStore {
         Ok(Self { reader, writer, sql, settings: Arc::new(settings) })
     }
 
+    /// Makes an attempt, whose refusal must not wait behind another call's wait for the write lock.
+    ///
+    /// A writer that is idle refuses as fast as the reader would, and a grant is spared the way from one thread to the other.
+    async fn attempt(&self, attempt: Attempt) -> Result<Acquisition, Failure> {
+        let deadline = self.deadline();
+        let at_once = attempt.clone();
+        if let Some(answer) = self.writer.call_if_idle(deadline, move |session| at_once.make(session)).await {
+            return answer;
+        }
+        let guard = attempt.clone();
+        match self.reader.call(deadline, move |session| guard.refusal(session)).await? {
+            Some(holder) => Ok(Acquisition::Held(holder)),
+            None => self.writer.call(deadline, move |session| attempt.make(session)).await,
+        }
+    }
+
     pub(crate) fn deadline(&self) -> LocalInstant {
         LocalInstant::now() + self.settings.operation_timeout
     }
@@ -138,19 +154,9 @@ impl LeaseStore for SqliteLeaseStore {
         owner: &OwnerId,
         duration: LeaseDuration,
     ) -> Result<Acquisition, StoreError> {
-        let deadline = self.deadline();
-        let failed = |failure: Failure| failure.into_error(Operation::Acquire);
-        let refused = {
-            let (sql, name, owner) = (Arc::clone(&self.sql), name.clone(), owner.clone());
-            let guard = move |connection: &Connection| sql.guard(connection, &name, &owner);
-            self.reader.call(deadline, move |session| session.read(guard)).await.map_err(failed)?
-        };
-        if let Some(holder) = refused {
-            return Ok(Acquisition::Held(holder));
-        }
-        let (name, owner) = (name.clone(), owner.clone());
-        let acquired = self.write(deadline, move |sql, transaction| sql.acquire(transaction, &name, &owner, duration));
-        acquired.await.map_err(failed)
+        let (sql, name, owner) = (Arc::clone(&self.sql), name.clone(), owner.clone());
+        let acquired = self.attempt(Attempt { sql, name, owner, duration }).await;
+        acquired.map_err(|failure| failure.into_error(Operation::Acquire))
     }
 
     async fn renew(&self, name: &LeaseName, owner: &OwnerId, duration: LeaseDuration) -> Result<Renewal, StoreError> {
@@ -193,6 +199,29 @@ impl fmt::Debug for SqliteLeaseStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings { location, table, .. } = self.settings.as_ref();
         f.debug_struct("SqliteLeaseStore").field("location", location).field("table", table).finish_non_exhaustive()
+    }
+}
+
+/// One attempt to acquire a lease.
+#[derive(Clone)]
+struct Attempt {
+    sql: Arc<Sql>,
+    name: LeaseName,
+    owner: OwnerId,
+    duration: LeaseDuration,
+}
+
+impl Attempt {
+    /// Who has the lease, if the attempt is in vain: only a read (S3).
+    fn refusal(&self, session: &mut Session<'_>) -> Result<Option<Holder>, Failure> {
+        session.read(|connection| self.sql.guard(connection, &self.name, &self.owner))
+    }
+
+    fn make(&self, session: &mut Session<'_>) -> Result<Acquisition, Failure> {
+        if let Some(holder) = self.refusal(session)? {
+            return Ok(Acquisition::Held(holder));
+        }
+        session.write(|transaction| Ok(self.sql.acquire(transaction, &self.name, &self.owner, self.duration)?))
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -11,7 +15,7 @@ use lease_core::{ErrorKind, clock::LocalInstant};
 use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
-    claim::Claim,
+    claim::{Caller, Claim},
     connection::Slot,
     error::Failure,
     session::{Patience, Session},
@@ -22,15 +26,17 @@ type Command = Box<dyn FnOnce(&mut Slot) + Send>;
 /// A handle to the thread. With the last handle the thread ends, after it has closed its connection, and nobody waits for that.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
-    commands: mpsc::Sender<Command>,
+    /// Locked for as long as it takes to look whether the thread is idle and to put a command in.
+    queue: Arc<Mutex<mpsc::Sender<Command>>>,
+    unfinished: Arc<AtomicUsize>,
 }
 
 impl Worker {
     /// Starts the thread.
     pub(crate) fn spawn(name: &str, mut slot: Slot) -> io::Result<Self> {
-        let (commands, queue) = mpsc::channel::<Command>();
+        let (queue, commands) = mpsc::channel::<Command>();
         thread::Builder::new().name(name.into()).spawn(move || {
-            for command in queue {
+            for command in commands {
                 // A panic ends its command alone: its caller sees the channel of the answer closed, its transaction was rolled
                 // back on the way here, and the connection is not used again.
                 if catch_unwind(AssertUnwindSafe(|| command(&mut slot))).is_err() {
@@ -38,7 +44,7 @@ impl Worker {
                 }
             }
         })?;
-        Ok(Self { commands })
+        Ok(Self { queue: Arc::new(Mutex::new(queue)), unfinished: Arc::default() })
     }
 
     /// Has the thread do `work`, and waits for the answer until the deadline.
@@ -49,23 +55,82 @@ impl Worker {
         deadline: LocalInstant,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        let call = self.enqueue(&self.queue(), deadline, work);
+        call.answer().await
+    }
+
+    /// As [`call`](Self::call), if the thread would begin at once; none if it has something else to do.
+    pub(crate) async fn call_if_idle<T: Send + 'static>(
+        &self,
+        deadline: LocalInstant,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Option<Result<T, Failure>> {
+        let call = {
+            let queue = self.queue();
+            let is_idle = self.unfinished.load(Ordering::Acquire) == 0;
+            is_idle.then(|| self.enqueue(&queue, deadline, work))
+        };
+        Some(call?.answer().await)
+    }
+
+    fn enqueue<T: Send + 'static>(
+        &self,
+        queue: &mpsc::Sender<Command>,
+        deadline: LocalInstant,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Call<T> {
         let claim = Claim::default();
         let caller = claim.caller();
         let (reply, answer) = oneshot::channel();
+        let unfinished = Unfinished::new(&self.unfinished);
         let command = move |slot: &mut Slot| {
             if !claim.is_given_up() {
                 let result = work(&mut Session::new(slot, Patience::new(claim, deadline)));
+                drop(unfinished);
                 // When nobody takes the answer, a grant that was made expires by itself.
                 let _ = reply.send(result);
             }
         };
-        let ended = |_| Failure::new(ErrorKind::Unexpected, "the database's thread panicked");
-        self.commands.send(Box::new(command)).map_err(ended)?;
-        match timeout(deadline.remaining(), answer).await {
+        // Without its thread the command is dropped, and the caller sees the channel of the answer closed.
+        let _ = queue.send(Box::new(command));
+        Call { deadline, caller, answer }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, mpsc::Sender<Command>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The caller's end of a command.
+struct Call<T> {
+    deadline: LocalInstant,
+    caller: Caller,
+    answer: oneshot::Receiver<Result<T, Failure>>,
+}
+
+impl<T> Call<T> {
+    async fn answer(self) -> Result<T, Failure> {
+        match timeout(self.deadline.remaining(), self.answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Failure::new(ErrorKind::Unexpected, "the call panicked in the database's thread")),
-            Err(_) => Err(caller.time_out()),
+            Err(_) => Err(self.caller.time_out()),
         }
+    }
+}
+
+/// Counts a command, from before it is queued until before it is answered.
+struct Unfinished(Arc<AtomicUsize>);
+
+impl Unfinished {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -156,6 +221,26 @@ mod tests {
         resume.send(()).unwrap();
         assert!(stuck.await.unwrap());
         assert_eq!(count(&worker).await, 0);
+    }
+
+    /// S3: whoever must not wait is told when he would have to, and not otherwise.
+    #[tokio::test]
+    async fn an_idle_thread_is_told_from_a_busy_one() {
+        let (_directory, worker) = file().await;
+        let deadline = LocalInstant::now() + LONG;
+        let (resume, paused) = channel::<()>();
+        let mut stuck = Box::pin(worker.call(deadline, move |session| session.read(|_| Ok(paused.recv().is_ok()))));
+        assert!(futures::poll!(stuck.as_mut()).is_pending());
+        assert!(worker.call_if_idle(deadline, |_| Ok(())).await.is_none());
+        resume.send(()).unwrap();
+        assert!(stuck.await.unwrap());
+        assert!(worker.call_if_idle(deadline, |_| Ok(())).await.is_some_and(|result| result.is_ok()));
+        let panicked = worker.call_if_idle::<()>(deadline, |_| panic!("this ends too")).await;
+        assert!(panicked.is_some_and(|result| result.is_err()));
+        // The count is back at zero, if not at once: a panic is answered while the thread unwinds.
+        while worker.call_if_idle(deadline, |_| Ok(())).await.is_none() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// CX-07: the thread closes its connection when the last handle is gone.
