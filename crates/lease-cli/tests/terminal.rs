@@ -166,6 +166,15 @@ fn a_command_in_the_background_is_suspended_when_it_reads() {
     let lease = place.await_pid("lease");
     eventually("lease to be suspended", || is_stopped(lease));
     assert!(is_stopped(command));
+    // A shell that has not noticed would take the job for running, and `fg` would not let it go on.
+    let mut asked = 0;
+    eventually("the shell to notice", || {
+        if place.lines("jobs").len() == asked {
+            asked += 1;
+            terminal.press("echo $(jobs) >>jobs\n");
+        }
+        place.read("jobs").contains("Stopped")
+    });
     terminal.press("fg\n");
     eventually("the command to go on", || !is_stopped(command));
     terminal.press("hello\n");
