@@ -58,6 +58,12 @@ pub trait Harness: Send + Sync + Sized + 'static {
         unsupported("row")
     }
 
+    /// Hook `row`: writes every column of the row of `name`, which exists, over such a connection.
+    async fn set_row(&self, name: &LeaseName, row: Row) {
+        let _ = (name, row);
+        unsupported("row")
+    }
+
     /// Hook `row`: reads the database's clock, in Unix microseconds, as the store's statements do.
     async fn clock(&self) -> i64 {
         unsupported("row")
@@ -179,6 +185,10 @@ impl<H: Harness> Harness for Dyn<H> {
 
     async fn row(&self, name: &LeaseName) -> Option<Row> {
         self.0.row(name).await
+    }
+
+    async fn set_row(&self, name: &LeaseName, row: Row) {
+        self.0.set_row(name, row).await;
     }
 
     async fn clock(&self) -> i64 {

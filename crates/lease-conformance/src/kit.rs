@@ -164,6 +164,16 @@ pub(crate) fn rest<'a>(
     }
 }
 
+/// Sets the database's clock back by `micros`, for all that the row of `name` can tell: its times, and with them its token, move
+/// ahead. A negative number sets the clock forward.
+pub(crate) async fn set_clock_back(harness: &impl Harness, name: &LeaseName, micros: i64) {
+    let mut row = harness.row(name).await.expect("there is a row to move");
+    for column in [&mut row.token, &mut row.acquired_at, &mut row.expires_at] {
+        *column += micros;
+    }
+    harness.set_row(name, row).await;
+}
+
 /// Shows that what `since` granted, renewed or let rest lasts `duration`: the time left that a refusal tells is right to within the
 /// time that the two calls took.
 #[track_caller]

@@ -145,6 +145,7 @@ macro_rules! __cases {
                 token_rises_when_the_same_owner_acquires_again "S6" [];
                 token_rises_through_churn "S6" [];
                 token_is_not_below_the_clock "S6" [row];
+                token_rises_though_the_clock_was_set_back "S6, CT-17" [row];
                 token_rises_after_the_row_was_deleted "S6, S14" [delete_row];
             }
             term {
@@ -160,6 +161,8 @@ macro_rules! __cases {
                 renewed_expiry_is_the_databases_clock_plus_the_duration "S2, S4, OV-07" [row];
                 expiry_is_judged_by_the_database "S2, S14" [];
                 replicas_see_the_same_time_left "S2, CT-18" [];
+                clock_set_back_grants_nothing_twice "S1, S2, CT-17" [row];
+                clock_set_forward_ends_the_lease "S2, S4, CT-17" [row];
             }
             identity {
                 confusable_names_never_meet "S9, NE-02, NE-03" [];

@@ -1,11 +1,16 @@
 //! The database's clock, which alone decides.
 
-use lease_core::LeaseDuration;
+use std::time::Duration;
+
+use lease_core::{LeaseDuration, LossReason};
 
 use crate::{
     Harness, Row,
-    kit::{assert_time_left, extend, grant, long, millis, name, owner, refusal},
+    kit::{assert_time_left, extend, grant, lasting, long, loss, millis, name, owner, refusal, set_clock_back},
 };
+
+/// An hour in microseconds.
+const HOUR: i64 = 3_600_000_000;
 
 /// S2, OV-07: the expiry in the row is the database's clock plus the duration, as an independent reader sees both.
 pub async fn expiry_is_the_databases_clock_plus_the_duration(harness: &impl Harness) {
@@ -54,6 +59,33 @@ pub async fn replicas_see_the_same_time_left(harness: &impl Harness) {
     assert_time_left(harness, &granted, long(), &refusal(&replica, &job, &b).await);
     let renewed = extend(&replica, &job, &a, millis(60_000)).await;
     assert_time_left(harness, &renewed, millis(60_000), &refusal(&store, &job, &b).await);
+}
+
+/// S1, S2, CT-17: after the clock was set back a lease lasts longer, and nobody else is granted it; a renewal counts from now.
+pub async fn clock_set_back_grants_nothing_twice(harness: &impl Harness) {
+    let (store, replica) = (harness.store().await, harness.store().await);
+    let (job, a, b) = (name("job"), owner("a"), owner("b"));
+    let granted = grant(&store, &job, &a, long()).await;
+    set_clock_back(harness, &job, HOUR).await;
+    for store in [&store, &replica] {
+        let refused = refusal(store, &job, &b).await;
+        assert_eq!(refused.value.owner.as_ref(), Some(&a));
+        let longer = lasting(long().as_duration() + Duration::from_micros(HOUR.unsigned_abs()));
+        assert_time_left(harness, &granted, longer, &refused);
+    }
+    let renewed = extend(&store, &job, &a, long()).await;
+    assert_time_left(harness, &renewed, long(), &refusal(&replica, &job, &b).await);
+}
+
+/// S2, S4, CT-17: after the clock was set forward a lease has run out, for every store, and whoever takes it has it for as long as ever.
+pub async fn clock_set_forward_ends_the_lease(harness: &impl Harness) {
+    let (store, replica) = (harness.store().await, harness.store().await);
+    let (job, a, b) = (name("job"), owner("a"), owner("b"));
+    grant(&store, &job, &a, long()).await;
+    set_clock_back(harness, &job, -HOUR).await;
+    let taken = grant(&replica, &job, &b, long()).await;
+    assert_eq!(loss(&store, &job, &a).await, LossReason::TakenOver(b));
+    assert_time_left(harness, &taken, long(), &refusal(&store, &job, &a).await);
 }
 
 /// The row, whose expiry was written between `before` and now.

@@ -6,8 +6,11 @@ use lease_core::FencingToken;
 
 use crate::{
     Harness,
-    kit::{extend, grant, grant_at_the_end, long, millis, name, owner, release, rest},
+    kit::{extend, grant, grant_at_the_end, long, millis, name, owner, release, rest, set_clock_back},
 };
+
+/// An hour in microseconds.
+const HOUR: i64 = 3_600_000_000;
 
 /// S6: a lease that was released is acquired with a greater token.
 pub async fn token_rises_after_a_release(harness: &impl Harness) {
@@ -72,6 +75,22 @@ pub async fn token_is_not_below_the_clock(harness: &impl Harness) {
         let before = harness.clock().await;
         let token = grant(&store, &job, &a, long()).await.value.value();
         assert!(token >= before, "token {token} is below the clock, {before}");
+    }
+}
+
+/// S6, CT-17: the token rises from the old one where the clock is behind that.
+pub async fn token_rises_though_the_clock_was_set_back(harness: &impl Harness) {
+    let store = harness.store().await;
+    let (job, a, b) = (name("job"), owner("a"), owner("b"));
+    let first = grant(&store, &job, &a, long()).await.value.value();
+    set_clock_back(harness, &job, HOUR).await;
+    let mut last = first + HOUR;
+    assert_eq!(extend(&store, &job, &a, long()).await.value.token.value(), last);
+    for owner in [&a, &b] {
+        let token = grant(&store, &job, owner, long()).await.value.value();
+        assert!(last < token, "{last} then {token}");
+        last = token;
+        release(&store, &job, owner, true).await;
     }
 }
 

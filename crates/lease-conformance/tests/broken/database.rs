@@ -130,6 +130,10 @@ impl Harness for Broken {
         self.database.state().rows.get(name.as_str()).cloned()
     }
 
+    async fn set_row(&self, name: &LeaseName, row: Row) {
+        self.change(name, |old| *old = row);
+    }
+
     async fn clock(&self) -> i64 {
         self.database.now()
     }

@@ -113,6 +113,8 @@ faults! {
     RepeatsTheToken "S6",
     /// The clock in milliseconds, and nothing else.
     ReadsTheTokenFromTheClock "S6",
+    /// The clock, whatever the old token was.
+    ForgetsTheOldToken "S6",
     /// The old token plus one, and nothing else.
     CountsTheToken "S6",
     /// A grant is shorter than was asked for.

@@ -82,6 +82,7 @@ impl Store {
         let token = match self.fault {
             Some(Fault::RepeatsTheToken) => old.map_or(now, |old| old.token),
             Some(Fault::ReadsTheTokenFromTheClock) => now / 1000 * 1000,
+            Some(Fault::ForgetsTheOldToken) => now,
             Some(Fault::CountsTheToken) => next.max(1),
             _ => next.max(now),
         };

@@ -70,6 +70,13 @@ impl Harness for SqliteHarness {
         row.optional().unwrap()
     }
 
+    async fn set_row(&self, name: &LeaseName, row: Row) {
+        let sql = "UPDATE singleton_leases SET owner = ?2, token = ?3, acquired_at = ?4, expires_at = ?5, hand_over_at = ?6 \
+                   WHERE name = ?1";
+        let owner = row.owner.as_ref().map(OwnerId::as_str);
+        self.execute(sql, (name.as_str(), owner, row.token, row.acquired_at, row.expires_at, row.hand_over_at));
+    }
+
     /// This host's wall clock is the database's (S2).
     async fn clock(&self) -> i64 {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap();
