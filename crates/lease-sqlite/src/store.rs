@@ -28,7 +28,7 @@ const OLDEST_SQLITE: i32 = 3_037_000;
 /// It has two threads with a connection each: one writes, and one reads while that is busy, so that a refused attempt waits for no
 /// writer. Clones share them. When the last clone is dropped, the threads close their connections and end, and nobody waits for that.
 ///
-/// Every call needs a tokio runtime with its clock enabled, and ends within
+/// Every call needs a tokio runtime whose clock is enabled and not paused, and ends within
 /// [`operation_timeout`](SqliteConfig::operation_timeout). A call that waits for another process's write transaction and is dropped,
 /// or runs out of time, writes nothing any more; then the error is [`ErrorKind::Busy`].
 ///

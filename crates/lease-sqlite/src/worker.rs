@@ -141,6 +141,8 @@ mod tests {
         time::Duration,
     };
 
+    use rusqlite::functions::FunctionFlags;
+
     use super::*;
     use crate::{SqliteConfig, connection::Role};
 
@@ -250,7 +252,12 @@ mod tests {
         let worker = worker(&SqliteConfig::in_memory());
         let clone = worker.clone();
         let kept = worker.call(LocalInstant::now() + LONG, move |session| {
-            session.read(|connection| connection.create_scalar_function_holding(alive.clone()))
+            session.read(|connection| {
+                // A function that owns the sender lives as long as the connection does.
+                let alive = alive.clone();
+                let flags = FunctionFlags::SQLITE_UTF8;
+                connection.create_scalar_function("alive", 0, flags, move |_| Ok(alive.send(()).is_ok()))
+            })
         });
         kept.await.unwrap();
         drop(worker);
@@ -259,17 +266,5 @@ mod tests {
         );
         drop(clone);
         assert_eq!(ended.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
-    }
-
-    trait Holding {
-        fn create_scalar_function_holding(&self, sender: mpsc::Sender<()>) -> rusqlite::Result<()>;
-    }
-
-    /// A function that owns the sender lives as long as the connection does.
-    impl Holding for rusqlite::Connection {
-        fn create_scalar_function_holding(&self, sender: mpsc::Sender<()>) -> rusqlite::Result<()> {
-            let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8;
-            self.create_scalar_function("holding", 0, flags, move |_| Ok(sender.send(()).is_ok()))
-        }
     }
 }
