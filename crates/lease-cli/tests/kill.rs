@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{os::unix::process::CommandExt as _, time::Duration};
 
 use lease_core::clock::LocalInstant;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
 use support::{Place, Running, eventually};
 
 /// Says when it has heard SIGTERM, in both generations.
@@ -13,24 +13,27 @@ const HEARING: &str = r"
     (trap 'echo heard >>grandchild; exit' TERM; echo up >>ready; while :; do sleep 0.1; done) &
     trap 'echo heard >>child; exit' TERM; echo up >>ready; while :; do sleep 0.1; done";
 
-/// SL-01, E3: the whole process group gets SIGTERM at once, and is gone while the dead holder's lease still lasts.
-#[test]
-fn the_whole_group_hears_at_once() {
-    let place = Place::new();
-    let mut holder = Running::start(&mut place.run(&["--duration", "3s"], HEARING));
+/// Kills the holder, by the function, and expects both generations to hear of it at once, long before the stop point of its lease.
+fn ended_at_once(place: &Place, kill: impl FnOnce(&Running)) {
+    let mut holder = Running::start(place.run(&["--duration", "60s"], HEARING).process_group(0));
     eventually("both generations", || place.lines("ready").len() == 2);
-    let mut contender = Running::start(&mut place.run(&["--duration", "3s"], "echo ran >>ran"));
-    holder.signal(Signal::SIGKILL);
+    kill(&holder);
     holder.await_end();
     eventually("the end of the group", || place.is_deserted());
-    assert!(place.remaining().is_some(), "the group ended no sooner than the lease");
-    assert_eq!(place.read("child"), "heard\n");
-    assert_eq!(place.read("grandchild"), "heard\n");
-    assert_eq!(place.read("ran"), "");
+    assert_eq!((place.read("child"), place.read("grandchild")), ("heard\n".into(), "heard\n".into()));
+    assert!(place.remaining().is_some_and(|left| left > Duration::from_secs(20)), "the lease had to run out first");
+}
 
-    assert_eq!(contender.finish().0, Some(0));
-    place.assert_no_overlap();
-    assert_eq!(place.read("ran"), "ran\n");
+/// SL-01, E3: the whole process group gets SIGTERM at once.
+#[test]
+fn the_whole_group_hears_at_once() {
+    ended_at_once(&Place::new(), |holder| holder.signal(Signal::SIGKILL));
+}
+
+/// The watchdog is in a group of its own: what kills the holder's whole group leaves it alone.
+#[test]
+fn killing_the_holders_group_does_not_take_the_watchdog_along() {
+    ended_at_once(&Place::new(), |holder| killpg(holder.id(), Signal::SIGKILL).expect("the group is there"));
 }
 
 /// SL-01, SL-04: a waiting contender starts within what was left of the lease and 0.3 s. The machine may be busy, so the best of a
@@ -75,18 +78,4 @@ fn a_deaf_group_is_gone_before_the_next_starts() {
     assert!(place.remaining().is_some(), "the group ended no sooner than the lease");
     assert_eq!(contender.finish().0, Some(0));
     place.assert_no_overlap();
-}
-
-/// The watchdog is in a group of its own: what kills the holder's whole group leaves it alone.
-#[test]
-fn killing_the_holders_group_does_not_take_the_watchdog_along() {
-    use std::os::unix::process::CommandExt as _;
-    let place = Place::new();
-    let mut holder = Running::start(place.run(&["--duration", "3s"], HEARING).process_group(0));
-    eventually("both generations", || place.lines("ready").len() == 2);
-    nix::sys::signal::killpg(holder.id(), Signal::SIGKILL).unwrap();
-    holder.await_end();
-    eventually("the end of the group", || place.is_deserted());
-    assert!(place.remaining().is_some());
-    assert_eq!((place.read("child"), place.read("grandchild")), ("heard\n".into(), "heard\n".into()));
 }

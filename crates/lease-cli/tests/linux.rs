@@ -55,16 +55,22 @@ fn the_command_inherits_nothing_of_lease() {
     assert_eq!(group, ["PID", "PID"]);
 }
 
-/// Orphans of the group are reaped while the command runs: a long-lived command does not fill the process table.
+/// Orphans of the group become the watchdog's children and are reaped while the command runs: a long-lived command does not fill the
+/// process table of a container without an init.
 #[test]
 fn orphans_are_reaped() {
     let place = Place::new();
-    let script = "echo $PPID >watchdog; for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo up >up; until [ -e go ]; do sleep 0.02; done";
+    let script = "(sleep 600 & echo $! >orphan); echo $PPID >watchdog; until [ -e go ]; do sleep 0.02; done";
     let mut holder = Running::start(&mut place.run(&[], script));
-    let watchdog = place.await_pid("watchdog");
-    place.await_line("up");
-    let children = || std::fs::read_to_string(format!("/proc/{watchdog}/task/{watchdog}/children")).unwrap();
-    eventually("one child only", || children().split_whitespace().count() == 1);
+    let (orphan, watchdog) = (place.await_pid("orphan"), place.await_pid("watchdog"));
+    let parent = || {
+        let status = std::fs::read_to_string(format!("/proc/{orphan}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:\t")).map(str::to_owned)
+    };
+    assert_eq!(parent(), Some(watchdog.to_string()));
+    kill(orphan, Signal::SIGKILL).unwrap();
+    eventually("the orphan to be reaped", || parent().is_none());
+    assert!(holder.is_running());
     std::fs::write(place.path("go"), "").unwrap();
     assert_eq!(holder.finish().0, Some(0));
 }
