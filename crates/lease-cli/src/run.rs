@@ -68,7 +68,7 @@ async fn run_under(guard: LeaseGuard, settings: &RunSettings, signals: &mut Sign
         Ok(Outcome::NotStarted(error)) => {
             Err(Failure::new(NOT_EXECUTABLE, format!("cannot start the command: {error}")))
         }
-        Ok(Outcome::Unwatched) => Err(Failure::new(INTERNAL, "the watchdog died, and the command was ended")),
+        Ok(Outcome::Unwatched) => Err(Failure::new(INTERNAL, "the watchdog failed, and the command was ended")),
         Err(error) => Err(Failure::caused(INTERNAL, "cannot start the watchdog", &error)),
     }
 }

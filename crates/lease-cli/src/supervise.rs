@@ -122,7 +122,7 @@ impl Supervision<'_> {
                 signal = signals.next() => self.pass_on(signal),
                 () = cancelled.cancelled(), if !stopped => {
                     stopped = true;
-                    self.watchdog.tell(if self.is_lost() { &Order::Kill } else { &Order::Lapse });
+                    self.lapse();
                 }
                 Ok(()) = deadlines.changed() => {
                     let deadline = deadline_of(self.lease);
@@ -155,6 +155,18 @@ impl Supervision<'_> {
             Report::Exited(end) => self.end = Some(end),
             // An older deadline, which a newer one follows; and two ends, which the caller sees to.
             Report::Heard(_) | Report::Gone { .. } | Report::NotStarted(_) => {}
+        }
+    }
+
+    /// The command has to end. After a loss another may run already, so not even the watchdog is waited for.
+    fn lapse(&mut self) {
+        if !self.is_lost() {
+            self.watchdog.tell(&Order::Lapse);
+            return;
+        }
+        self.watchdog.tell(&Order::Kill);
+        if let Some(group) = self.group {
+            group.signal(Signal::SIGKILL);
         }
     }
 

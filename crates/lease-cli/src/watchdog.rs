@@ -14,6 +14,7 @@
 //! | L freezes | no deadline comes: W ends the group at the stop point, SIGKILL at the deadline. L, once thawed, hears of it and exits 76 |
 //! | L cannot renew | the same, and L says so as well |
 //! | W dies | the socket closes: L ends the group. On Linux the kernel has killed C with W (`PR_SET_PDEATHSIG`) |
+//! | the lease is lost while W is frozen | L kills the group itself, at once |
 //! | W freezes | it does not confirm a new deadline: at the stop point of the last one that it confirmed L kills W, and goes on as above |
 //! | C dies or exits | W ends what it left in its group, then L releases the lease |
 //! | C freezes | it is a slow command: L renews. When its time comes it gets SIGTERM and SIGCONT, then SIGKILL |

@@ -3,6 +3,7 @@
 mod support;
 
 use lease_sqlite::rusqlite::Connection;
+use nix::sys::signal::{Signal, kill};
 use support::{Place, Running, code, eventually};
 
 const HEARING: &str = "trap 'echo heard >heard; exit 0' TERM; echo up >up; while :; do sleep 0.1; done";
@@ -44,4 +45,19 @@ fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time() {
     assert_eq!(end, Some(76), "{said}");
     assert!(said.contains("no renewal landed before the stop point"), "{said}");
     assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0), "the lease was not released");
+}
+
+/// E3: not even a watchdog that is frozen is waited for.
+#[test]
+fn a_loss_is_not_held_up_by_a_frozen_watchdog() {
+    let place = Place::new();
+    let mut holder = Running::start(&mut place.run(&["--duration", "20s"], "echo $PPID >watchdog; sleep 600"));
+    let watchdog = place.await_pid("watchdog");
+    kill(watchdog, Signal::SIGSTOP).unwrap();
+    let taken = "UPDATE singleton_leases SET owner = 'web-2', expires_at = expires_at + 60000000";
+    Connection::open(place.path("leases.db")).unwrap().execute(taken, []).unwrap();
+    eventually("the end of the group", || place.is_deserted());
+    assert!(holder.is_running(), "only a watchdog that is heard again, or the deadline, ends lease itself");
+    kill(watchdog, Signal::SIGCONT).unwrap();
+    assert_eq!(holder.finish().0, Some(76));
 }

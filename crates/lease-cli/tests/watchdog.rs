@@ -24,7 +24,7 @@ fn a_dead_watchdogs_command_is_ended_and_the_lease_released() {
     let (mut holder, watchdog) = watched(&place, "30s");
     kill(watchdog, Signal::SIGKILL).unwrap();
     let (end, said) = holder.finish();
-    assert_eq!((end, said.as_str()), (Some(70), "lease: the watchdog died, and the command was ended\n"));
+    assert_eq!((end, said.as_str()), (Some(70), "lease: the watchdog failed, and the command was ended\n"));
     assert!(place.is_deserted());
     assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0));
     place.assert_no_overlap();

@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Place(tempfile::TempDir);
 
 /// Every command begins with this. It takes the lock file `members` and keeps it open, and so does everything that it starts: the
-/// system lets go of the lock when the last of them has died, and whoever finds it taken has met a command of another term.
+/// system lets go of the lock when the last of them has died, and whoever finds it taken has met a command of another term. `flock`
+/// comes with util-linux and busybox.
 pub(crate) const PROLOGUE: &str = r#"exec 9>>members; flock -n 9 || echo "$LEASE_TOKEN" >>overlaps; "#;
 
 impl Place {
