@@ -76,12 +76,16 @@
 //! case's own rule, and every one is caught.
 
 pub mod cases;
+#[cfg(feature = "servers")]
+pub mod faults;
 pub mod forwarding;
 mod harness;
 pub mod history;
 mod kit;
 mod list;
 pub mod poll;
+#[cfg(feature = "servers")]
+pub mod servers;
 mod suite;
 
 pub use harness::{Dyn, Harness, Row, Undo};

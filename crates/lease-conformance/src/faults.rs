@@ -1,0 +1,5 @@
+//! What goes wrong between a store and its server, on demand.
+
+mod proxy;
+
+pub use proxy::{Held, Proxy};
