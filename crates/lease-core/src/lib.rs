@@ -8,6 +8,7 @@ pub mod clock;
 mod duration;
 mod error;
 mod executor;
+mod fence;
 mod lease;
 mod memory;
 mod name;
@@ -22,6 +23,7 @@ pub use executor::{
     AcquireError, Health, HeldLease, Job, Leadership, LeaseGuard, Misfire, NotHeld, OnOverrun, OptionsError, Role,
     RunError, ShutdownReport, SingletonExecutor, SingletonOptions, Status, Step, StopReason, TryRun,
 };
+pub use fence::{AsTerm, FenceError, FenceReason};
 pub use lease::{Acquisition, FencingToken, Holder, LossReason, Renewal, Term};
 pub use memory::MemoryLeaseStore;
 pub use name::{LeaseName, NameError, NameRule, OwnerId};
