@@ -47,7 +47,7 @@ fn classify_state(state: &SqlState) -> ErrorKind {
         "42501" | "28000" | "28P01" => ErrorKind::Denied,
         "3D000" => ErrorKind::InvalidConfig,
         "53100" => ErrorKind::StorageFull,
-        "25001" | "25P01" | "25P02" => ErrorKind::RestartTransaction,
+        "25001" | "25P01" | "25P02" | "25P03" => ErrorKind::RestartTransaction,
         // A server that is too old, an encoding without the name's letters, somebody's trigger or constraint, a token or a time at
         // the end of its range: no retry mends that.
         "0A000" | "42601" | "42883" | "22021" | "22P05" | "22003" | "22008" | "P0001" => ErrorKind::Unsupported,
@@ -72,7 +72,7 @@ fn ends_connection(error: &Error) -> bool {
     error.as_db_error().is_none_or(|error| matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic)))
 }
 
-/// What a call can do about a failure that proves that nothing happened.
+/// What a call can do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing.
@@ -83,6 +83,9 @@ pub(crate) enum Remedy {
     Unnamed,
     /// Take another connection: this one has ended, or leads to a server that takes no writes.
     Reconnect,
+    /// Take another connection, if running the statement twice does no more than running it once: this one has ended without an
+    /// answer.
+    Resend,
 }
 
 /// A failed call on its way to the caller, who knows the operation.
@@ -131,7 +134,15 @@ impl Failure {
         if !self.spoils_connection || self.kind == ErrorKind::ReadOnly {
             return self;
         }
-        Self { kind: ErrorKind::Indeterminate, remedy: Remedy::None, ..self }
+        Self { kind: ErrorKind::Indeterminate, remedy: Remedy::Resend, ..self }
+    }
+
+    /// The same failure, of a statement in somebody's transaction, which is over when another one was in the way.
+    pub(crate) fn in_a_transaction(self) -> Self {
+        match self.kind {
+            ErrorKind::Contended | ErrorKind::Busy => Self { kind: ErrorKind::RestartTransaction, ..self },
+            _ => self,
+        }
     }
 
     /// The same failure, of a statement that only completes what another has done.

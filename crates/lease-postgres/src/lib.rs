@@ -7,6 +7,7 @@ mod admin;
 mod config;
 mod connection;
 mod error;
+mod fence;
 mod link;
 mod listener;
 mod migrate;
@@ -17,6 +18,7 @@ mod tls;
 
 pub use config::PostgresConfig;
 pub use deadpool_postgres;
+pub use fence::OpenTransaction;
 pub use lease_core;
 pub use pool_store::PoolStore;
 pub use store::PostgresLeaseStore;

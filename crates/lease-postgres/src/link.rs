@@ -7,6 +7,7 @@ use futures::TryStreamExt;
 use lease_core::{ErrorKind, clock::LocalInstant};
 use tokio::{
     runtime::Handle,
+    task::yield_now,
     time::{sleep, timeout},
 };
 use tokio_postgres::{Error, Row, RowStream, types::ToSql};
@@ -57,9 +58,10 @@ impl Link {
 
     /// Runs one statement, in a transaction of its own.
     ///
-    /// It is sent again only when the server has refused it, or when it was not sent at all: because another transaction was in the
-    /// way, which happens under a role's own isolation level and lock timeout; because the session does not know the prepared
-    /// statement; or because the connection was dead. Each dead one is thrown away, so that this ends with one that was just opened.
+    /// It is sent again only when the server has refused it, when it was not sent at all, or when that does no harm: because another
+    /// transaction was in the way, which happens under a role's own isolation level and lock timeout; because the session does not
+    /// know the prepared statement; or because the connection was dead. Each dead one is thrown away, so that this ends with one that
+    /// was just opened.
     pub(crate) async fn query(
         &self,
         limit: Limit,
@@ -78,6 +80,7 @@ impl Link {
             drop(lent);
             match failure.remedy() {
                 Remedy::Reconnect if !is_new => {}
+                Remedy::Resend if !is_new && statement.is_repeatable => {}
                 Remedy::Unnamed if !unnamed => self.pooler.learn(),
                 Remedy::Repeat if limit.allows_a_repetition() => {
                     sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
@@ -95,6 +98,8 @@ impl Link {
     }
 
     async fn lend(&self, limit: Limit) -> Result<Lent, Failure> {
+        // A connection that ended while it was idle is known for it once the runtime has looked at its socket, which is now.
+        yield_now().await;
         if let Ok(client) = timeout(limit.deadline.remaining(), self.pool.get()).await {
             return Ok(Lent { client: Some(client?), state: State::Idle, tls: self.tls.clone() });
         }

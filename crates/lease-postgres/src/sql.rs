@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, error, time::Duration};
 
-use lease_core::{Acquisition, FencingToken, ForcedRelease, Holder, LossReason, OwnerId, Renewal, Term};
+use lease_core::{Acquisition, FenceReason, FencingToken, ForcedRelease, Holder, LossReason, OwnerId, Renewal, Term};
 use tokio_postgres::{
     Error, Row,
     types::{FromSql, Type},
@@ -13,8 +13,8 @@ use crate::config::DEFAULT_TABLE;
 /// The migrations in their order; each leaves alone what is there already.
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_singleton_leases.sql")];
 
-/// By how much a grant may be younger than its clock before it counts as one that had to wait. More than an insert takes, and less
-/// than any lease would miss; a grant that was late for another reason is renewed once for nothing.
+/// By how much a new row may be younger than its clock before it counts as one that had to wait. More than an insert takes, and less
+/// than a lease would miss; one that was late for another reason, such as a busy machine, is renewed once for nothing.
 const LATE: Duration = Duration::from_millis(2);
 
 /// A statement and the types of its parameters.
@@ -22,6 +22,14 @@ const LATE: Duration = Duration::from_millis(2);
 pub(crate) struct Statement {
     pub(crate) text: String,
     pub(crate) types: &'static [Type],
+    /// Whether running it twice does no more than running it once, and answers the same.
+    pub(crate) is_repeatable: bool,
+}
+
+impl Statement {
+    fn repeatable(self) -> Self {
+        Self { is_repeatable: true, ..self }
+    }
 }
 
 /// The statements for one table.
@@ -43,6 +51,8 @@ pub(crate) struct Sql {
     pub(crate) release: Statement,
     pub(crate) release_after: Statement,
     pub(crate) force_release: Statement,
+    pub(crate) verify: Statement,
+    pub(crate) fenced: Statement,
 }
 
 impl Sql {
@@ -51,27 +61,30 @@ impl Sql {
         const LEASE: &[Type] = &[Type::TEXT, Type::TEXT, Type::INT8];
         let quoted = schema.map_or_else(|| format!("\"{table}\""), |schema| format!("\"{schema}\".\"{table}\""));
         let with_table = |text: &str| text.replace(DEFAULT_TABLE, &quoted);
-        let statement = |text: &str, types| Statement { text: with_table(text), types };
+        let statement = |text: &str, types| Statement { text: with_table(text), types, is_repeatable: false };
         let migrations: String = MIGRATIONS.into_iter().map(with_table).collect();
         Self {
             channel: table.into(),
             locked_migrations: [include_str!("sql/migration_lock.sql"), &migrations].concat(),
             migrations,
             listen: include_str!("sql/listen.sql").replace(DEFAULT_TABLE, &format!("\"{table}\"")),
-            version: statement(include_str!("sql/version.sql"), &[]),
-            columns: statement(include_str!("sql/columns.sql"), const { &[Type::TEXT] }),
+            version: statement(include_str!("sql/version.sql"), &[]).repeatable(),
+            columns: statement(include_str!("sql/columns.sql"), const { &[Type::TEXT] }).repeatable(),
             acquire: statement(include_str!("sql/acquire.sql"), LEASE),
-            renew: statement(include_str!("sql/renew.sql"), LEASE),
+            renew: statement(include_str!("sql/renew.sql"), LEASE).repeatable(),
             renew_many: statement(
                 include_str!("sql/renew_many.sql"),
                 const { &[Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::INT8] },
-            ),
+            )
+            .repeatable(),
             release: statement(include_str!("sql/release.sql"), const { &[Type::TEXT, Type::TEXT, Type::TEXT] }),
             release_after: statement(include_str!("sql/release_after.sql"), LEASE),
             force_release: statement(
                 include_str!("sql/force_release.sql"),
                 const { &[Type::TEXT, Type::BOOL, Type::TEXT] },
             ),
+            verify: statement(include_str!("sql/verify.sql"), LEASE),
+            fenced: statement(include_str!("sql/fenced.sql"), const { &[Type::TEXT] }),
             table: quoted,
         }
     }
@@ -125,6 +138,17 @@ pub(crate) fn forced(row: &Row) -> Result<Option<ForcedRelease>, Error> {
     }
     let (at, now) = (row.try_get::<_, Moment>(1)?, row.try_get::<_, Moment>(2)?);
     Ok(Some(ForcedRelease::new(owner(row, 3)?, at.since(now))))
+}
+
+/// What a row of `fenced.sql` says of a term that was not verified.
+pub(crate) fn fence_reason(row: &Row, term: &Term) -> Result<FenceReason, Error> {
+    let token = FencingToken::new(row.try_get(1)?);
+    Ok(match owner(row, 0)? {
+        Some(owner) if owner != term.owner => FenceReason::Lost(LossReason::TakenOver(owner)),
+        Some(_) if token != term.token => FenceReason::Lost(LossReason::Superseded(token)),
+        Some(_) => FenceReason::Expired,
+        None => FenceReason::Lost(LossReason::ForcedOut),
+    })
 }
 
 /// The names and the owners that `renew_many.sql` is asked for: each pair once, for one row cannot be written twice.
@@ -204,8 +228,8 @@ mod tests {
     #[test]
     fn a_custom_table_replaces_the_default_everywhere() {
         let sql = Sql::new(Some("jobs"), "order");
-        let Sql { acquire, renew, renew_many, release, release_after, force_release, .. } = &sql;
-        for statement in [acquire, renew, renew_many, release, release_after, force_release] {
+        let Sql { acquire, renew, renew_many, release, release_after, force_release, verify, fenced, .. } = &sql;
+        for statement in [acquire, renew, renew_many, release, release_after, force_release, verify, fenced] {
             assert!(statement.text.contains("\"jobs\".\"order\"") && !statement.text.contains(DEFAULT_TABLE));
         }
         assert!(sql.migrations.contains("CREATE TABLE IF NOT EXISTS \"jobs\".\"order\" ("));

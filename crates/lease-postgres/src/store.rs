@@ -62,7 +62,7 @@ pub struct PostgresLeaseStore {
     pub(crate) link: Link,
     pub(crate) sql: Arc<Sql>,
     listener: Option<Arc<Listener>>,
-    operation_timeout: Duration,
+    pub(crate) operation_timeout: Duration,
 }
 
 impl PostgresLeaseStore {

@@ -1,5 +1,6 @@
 -- Grants the lease $1 to $2 for $3 microseconds, or says who has it. The row of a grant: its token, when it was made, and the
--- clock. The row of a refusal: no token, when the lease runs out, the clock, and the owner. No row when the lease is contended.
+-- clock, if it may have moved on since. The row of a refusal: no token, when the lease runs out, the clock, and the owner. No row
+-- when the lease is contended.
 --
 -- Every part sees the table as it was when the statement began; only a row lock sees what others have committed since. So:
 -- * A refusal ends with `seen`. It takes no lock, which PostgreSQL would write into the row, and no transaction id.
@@ -46,7 +47,7 @@ WITH seen AS MATERIALIZED (
     ON CONFLICT (name) DO NOTHING
     RETURNING lease.token, lease.acquired_at
 )
-SELECT token, acquired_at AS at, clock_timestamp() AS now, NULL AS owner FROM taken
+SELECT token, acquired_at AS at, acquired_at AS now, NULL AS owner FROM taken
 UNION ALL
 SELECT token, acquired_at, clock_timestamp(), NULL FROM inserted
 UNION ALL

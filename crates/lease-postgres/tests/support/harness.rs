@@ -1,7 +1,10 @@
 //! The suite's way to PostgreSQL: a schema for each case, and a network that can be held still.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,7 +29,7 @@ pub(crate) struct PostgresHarness {
     /// What other sessions on that schema are made of.
     config: Config,
     schema: String,
-    proxy: Proxy,
+    proxy: Arc<Proxy>,
 }
 
 impl PostgresHarness {
@@ -60,7 +63,7 @@ impl Harness for PostgresHarness {
         let mut config = server.config.clone();
         config.options(format!("-c search_path={schema}"));
         let client = connect(&config).await;
-        let proxy = Proxy::start(server.address()).await;
+        let proxy = Arc::new(Proxy::start(server.address()).await);
         let harness = Self { client, config, schema, proxy };
         harness.store().await.migrate().await.unwrap();
         harness
@@ -96,6 +99,16 @@ impl Harness for PostgresHarness {
             expires_at: row.get(3),
             hand_over_at: row.get(4),
         })
+    }
+
+    async fn set_row(&self, name: &LeaseName, row: Row) {
+        let sql = "UPDATE singleton_leases SET owner = $2, token = $3, \
+                   acquired_at = 'epoch'::timestamptz + $4::bigint::float8 * interval '1 microsecond', \
+                   expires_at = 'epoch'::timestamptz + $5::bigint::float8 * interval '1 microsecond', \
+                   hand_over_at = 'epoch'::timestamptz + $6::bigint::float8 * interval '1 microsecond' WHERE name = $1";
+        let owner = row.owner.as_ref().map(OwnerId::as_str);
+        let times = (row.acquired_at, row.expires_at, row.hand_over_at);
+        self.client.execute(sql, &[&name.as_str(), &owner, &row.token, &times.0, &times.1, &times.2]).await.unwrap();
     }
 
     async fn clock(&self) -> i64 {
@@ -134,10 +147,8 @@ impl Harness for PostgresHarness {
     }
 
     async fn stall(&self) -> Undo {
-        self.proxy.hold(Held::ALL);
-        let gate = self.proxy.gate();
-        Undo::new(async move {
-            gate.send_replace(Held::default());
-        })
+        self.proxy.hold(Held { requests: true, responses: true });
+        let proxy = Arc::clone(&self.proxy);
+        Undo::new(async move { proxy.hold(Held::default()) })
     }
 }

@@ -32,10 +32,6 @@ pub(crate) struct Held {
     pub(crate) responses: bool,
 }
 
-impl Held {
-    pub(crate) const ALL: Self = Self { requests: true, responses: true };
-}
-
 impl Proxy {
     /// A proxy to the server at `upstream`.
     pub(crate) async fn start(upstream: String) -> Self {
@@ -60,11 +56,6 @@ impl Proxy {
     /// From now on these bytes stay where they are, until others are held.
     pub(crate) fn hold(&self, held: Held) {
         self.held.send_replace(held);
-    }
-
-    /// What ends a hold from elsewhere.
-    pub(crate) fn gate(&self) -> watch::Sender<Held> {
-        self.held.clone()
     }
 
     /// How often a server has answered what a client has sent, since this was last asked.

@@ -42,12 +42,12 @@ directory=$(mktemp -d "${TMPDIR:-/tmp}/lease-postgres.XXXXXX")
 trap 'rm -rf "$directory"' EXIT
 "$1/initdb" -D "$directory/data" -U postgres -A trust -E UTF8 --locale=C -N >"$directory/initdb" 2>&1 || { cat "$directory/initdb" >&2; exit 1; }
 printf '%s\nunix_socket_directories = '"'$directory'"'\n' "$2" >>"$directory/data/postgresql.conf"
-start() { "$1/postgres" -D "$directory/data" >>"$directory/log" 2>&1 & server=$!; }
-stop() { kill -INT "$server"; wait "$server" || true; }
+start() { "$1/pg_ctl" -D "$directory/data" -l "$directory/log" -w start >/dev/null; }
+stop() { "$1/pg_ctl" -D "$directory/data" -m fast -w stop >/dev/null; }
 start "$1"
 echo "$directory"
 while read -r command; do "$command" "$1"; echo "$command"; done
-stop
+stop "$1"
 "#;
 
 impl Server {
