@@ -1,7 +1,10 @@
 //! The workspace's own commands, `cargo xtask <verb>`: each is what a person runs, and what the gate runs.
 
 mod bench;
+mod cargo;
+mod matrix;
 mod providers;
+mod server;
 mod test;
 mod tidy;
 mod workspace;
@@ -22,6 +25,8 @@ struct Arguments {
 enum Verb {
     /// Run every test that this machine can run, tidy among them.
     Test(test::Arguments),
+    /// Run the suite on every provider and server version, and print a table.
+    Matrix(matrix::Arguments),
     /// Check what a compiler does not: rules without a test, files in the wrong room, arrows that point the wrong way.
     Tidy,
     /// Measure each provider against its performance budget.
@@ -33,6 +38,7 @@ enum Verb {
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().verb {
         Verb::Test(arguments) => test::run(&arguments),
+        Verb::Matrix(arguments) => matrix::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Bench => bench::run(),
         Verb::Providers(arguments) => providers::run(&arguments),

@@ -70,6 +70,11 @@ pub(crate) fn describe(package: &Package) -> anyhow::Result<Option<Description>>
     description.map(Some).with_context(|| format!("[package.metadata.lease-provider] of {} is wrong", package.name))
 }
 
+/// The descriptions of all providers.
+pub(crate) fn described(workspace: &Workspace) -> anyhow::Result<Vec<Description>> {
+    Ok(providers(workspace)?.into_iter().map(|provider| provider.description).collect())
+}
+
 fn providers(workspace: &Workspace) -> anyhow::Result<Vec<Provider<'_>>> {
     let described = workspace.packages().iter().map(|package| {
         let description = describe(package)?;

@@ -29,6 +29,11 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// How many cases the conformance suite has.
+pub(crate) fn case_count(workspace: &Workspace) -> anyhow::Result<usize> {
+    Ok(cases::cases(&workspace.files()?).len())
+}
+
 fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     let files = workspace.files()?;
     let mut findings = Vec::new();

@@ -84,9 +84,11 @@ pub mod history;
 mod kit;
 mod list;
 pub mod poll;
+mod report;
 #[cfg(feature = "servers")]
 pub mod servers;
 mod suite;
 
 pub use harness::{Dyn, Harness, Row, Undo};
 pub use list::{CASES, Case, CaseFuture, Runner, run, runners};
+pub use report::report;

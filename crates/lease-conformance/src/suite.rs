@@ -17,6 +17,8 @@
 ///
 /// A misspelt hook does not compile.
 ///
+/// Every case needs `server` as well: under `without`, and a `cfg`, it shows the whole suite as ignored where there is no server.
+///
 /// The tests are `#[test]` functions that start the runtime which the harness chooses, and end with a panic when a case hangs.
 #[macro_export]
 macro_rules! suite {
@@ -58,6 +60,7 @@ macro_rules! __known_hooks {
     (@ lock_row) => {};
     (@ stall) => {};
     (@ wakes) => {};
+    (@ server) => {};
     (@ $unknown:ident) => { compile_error!(concat!("`", stringify!($unknown), "` is no hook of `Harness`")); };
 }
 
@@ -68,7 +71,7 @@ macro_rules! __tests {
     ($without:tt $($theme:ident { $($case:ident $rules:literal [$($hook:ident)*];)+ })+) => {
         $(
             mod $theme {
-                $($crate::__test! { [$($hook)*] $without $without ($theme $case) })+
+                $($crate::__test! { [server $($hook)*] $without $without ($theme $case) })+
             }
         )+
     };
@@ -83,6 +86,9 @@ macro_rules! __test {
         fn $case() {
             $crate::run::<super::Subject>(|harness| ::std::boxed::Box::pin($crate::cases::$theme::$case(harness)));
         }
+    };
+    ([server $($more:ident)*] { server: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
+        $crate::__test! { @ignored $reason $case }
     };
     ([row $($more:ident)*] { row: $reason:literal $($rest:tt)* } $without:tt $case:tt) => {
         $crate::__test! { @ignored $reason $case }
