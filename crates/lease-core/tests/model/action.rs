@@ -142,25 +142,25 @@ impl Protocol {
     }
 }
 
-/// What can become of the call that a task waits for.
+/// What can become of the call that a task waits for. The store and the network go on while its process is paused.
 fn network(state: &State, task: usize, room: usize, actions: &mut Vec<Action>) {
-    let Some(call) = state.tasks[task].call else { return };
-    if state.tasks[task].is_sending() {
+    let now = &state.tasks[task];
+    let Some(call) = now.call else { return };
+    if now.is_sending() {
         actions.push(Action::Arrive(task));
-        let request = state.tasks[task].request();
-        // A copy of it that was carried out, or may be, is no proof that nothing happened.
-        let nothing_happened = state.row.owner != state.tasks[task].claim && !state.late.contains(&request);
-        if call.verb == Verb::Acquire && nothing_happened {
-            actions.push(Action::Refuse(task));
-        }
         if state.late.iter().flatten().count() < room {
             actions.push(Action::Repeat(task));
         }
-    } else if state.is_awake(task) {
-        actions.push(Action::Answer(task));
     }
-    if state.is_awake(task) {
-        actions.push(Action::Abandon(task));
+    if !state.is_awake(task) {
+        return;
+    }
+    actions.push(Action::Abandon(task));
+    if !now.is_sending() {
+        actions.push(Action::Answer(task));
+    } else if call.verb == Verb::Acquire && state.row.owner != now.claim && !state.late.contains(&now.request()) {
+        // A copy of the request that was carried out, or may be, would be no proof that nothing happened.
+        actions.push(Action::Refuse(task));
     }
 }
 

@@ -72,7 +72,7 @@ impl State {
         self.each_token(|token| seen |= 1 << *token);
         self.each_token(|token| {
             let below = seen & ((1 << *token) - 1);
-            *token = (0..*token).filter(|other| below >> other & 1 == 1).fold(0, |rank, _| rank + 1);
+            *token = Token::try_from(below.count_ones()).expect("a word has few bits");
         });
     }
 
