@@ -2,6 +2,7 @@
 
 mod bench;
 mod cargo;
+mod compose;
 mod matrix;
 mod providers;
 mod server;
@@ -27,6 +28,10 @@ enum Verb {
     Test(test::Arguments),
     /// Run the suite on every provider and server version, and print a table.
     Matrix(matrix::Arguments),
+    /// Start the servers of docker-compose.yml, and say what to export.
+    Up,
+    /// Remove them with what they hold.
+    Down,
     /// Check what a compiler does not: rules without a test, files in the wrong room, arrows that point the wrong way.
     Tidy,
     /// Measure each provider against its performance budget.
@@ -39,6 +44,8 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().verb {
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Matrix(arguments) => matrix::run(&arguments),
+        Verb::Up => compose::up(),
+        Verb::Down => compose::down(),
         Verb::Tidy => tidy::run(),
         Verb::Bench => bench::run(),
         Verb::Providers(arguments) => providers::run(&arguments),

@@ -249,6 +249,7 @@ mod tests {
             schemes: vec![],
             url_env: Some("LEASE_A_URL".into()),
             servers: servers.iter().map(ToString::to_string).collect(),
+            compose_url: None,
         };
         let images = ["postgres:15-local".to_owned(), "registry.example/postgres:16".to_owned()];
         assert_eq!(

@@ -29,6 +29,9 @@ pub(crate) struct Description {
     /// The servers to test against, as container images; none where the database is embedded.
     #[serde(default)]
     pub(crate) servers: Vec<String>,
+    /// The URL of the server that `docker-compose.yml` starts; none where the database is embedded.
+    #[serde(default)]
+    pub(crate) compose_url: Option<String>,
 }
 
 /// A provider, as `--json` prints it.
@@ -49,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string(&providers)?);
     } else {
         for Provider { package, description } in &providers {
-            let Description { name, schemes, url_env, servers } = description;
+            let Description { name, schemes, url_env, servers, .. } = description;
             let url_env = url_env.as_deref().unwrap_or("-");
             println!(
                 "{name}  crate {package}  schemes {}  variable {url_env}  servers {}",
@@ -107,8 +110,12 @@ mod tests {
 
     #[test]
     fn json_names_the_crate_beside_the_description() {
-        let description = Description { name: "a".into(), schemes: vec![], url_env: None, servers: vec![] };
+        let description =
+            Description { name: "a".into(), schemes: vec![], url_env: None, servers: vec![], compose_url: None };
         let text = serde_json::to_value(Provider { package: "lease-a", description }).unwrap();
-        assert_eq!(text, json!({ "crate": "lease-a", "name": "a", "schemes": [], "url_env": null, "servers": [] }));
+        assert_eq!(
+            text,
+            json!({ "crate": "lease-a", "name": "a", "schemes": [], "url_env": null, "servers": [], "compose_url": null })
+        );
     }
 }
