@@ -97,9 +97,22 @@ impl Renewal {
         Self::Renewed { token, hand_over }
     }
 
+    /// The token of the term, when the lease was renewed.
+    pub fn token(&self) -> Option<FencingToken> {
+        match self {
+            Self::Renewed { token, .. } => Some(*token),
+            Self::Lost(_) => None,
+        }
+    }
+
     /// Whether the lease was renewed.
     pub fn is_renewed(&self) -> bool {
-        matches!(self, Self::Renewed { .. })
+        self.token().is_some()
+    }
+
+    /// Whether the lease was renewed, and its holder is asked to hand it over.
+    pub fn is_to_hand_over(&self) -> bool {
+        matches!(self, Self::Renewed { hand_over: true, .. })
     }
 }
 
@@ -113,7 +126,8 @@ pub enum LossReason {
     ForcedOut,
     /// There is no row of this name.
     Deleted,
-    /// The same owner id acquired the lease anew, so that this term is over. The token is the newer one.
+    /// The same owner id acquired the lease anew, so that this term is over. The token is the newer one. A store does not answer this: a
+    /// renewal tells the row's token, and whoever renews compares it with the term's, as the executor does.
     Superseded(FencingToken),
 }
 

@@ -156,8 +156,8 @@ pub trait LeaseStore: Debug + Send + Sync + 'static {
     ///
     /// # Behaviour
     ///
-    /// The answers are those of [`renew`](Self::renew), one for each term and in the same order. The provided method renews them
-    /// one by one, all at the same time.
+    /// The answers are those of [`renew`](Self::renew), one for each term and in the same order. A term's token is not compared: the
+    /// answer tells the row's. The provided method renews them one by one, all at the same time.
     ///
     /// # Errors
     ///

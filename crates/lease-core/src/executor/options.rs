@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::{OptionsError, executor::owner::OwnerMint};
+
 /// How a [`SingletonExecutor`](crate::SingletonExecutor) behaves. The default is disabled, and a disabled executor never touches
 /// its store (E1).
 ///
@@ -152,6 +154,17 @@ impl SingletonOptions {
     pub fn on_overrun(mut self, on_overrun: OnOverrun) -> Self {
         self.on_overrun = on_overrun;
         self
+    }
+
+    /// Checks the options without making an executor, for example before anything else is touched.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`] names the fields that break rule E8, and the label that breaks S9.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        self.schedule()?;
+        OwnerMint::new(self)?;
+        Ok(())
     }
 
     /// Whether the store is used at all.
