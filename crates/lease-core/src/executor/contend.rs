@@ -220,8 +220,14 @@ async fn attempt(shared: &Arc<Shared>, name: &LeaseName, owner: &OwnerId) -> Att
         }
     };
     shared.tasks.spawn(task);
-    let panicked = || StoreError::new(Operation::Acquire, ErrorKind::Unexpected).with_detail("the store panicked");
-    outcome.await.unwrap_or_else(|_| Attempt::Failed(panicked()))
+    match outcome.await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            disown(shared, Term::new(name.clone(), owner.clone(), FencingToken::new(0))).await;
+            let error = StoreError::new(Operation::Acquire, ErrorKind::Unexpected);
+            Attempt::Failed(error.with_detail("the store panicked"))
+        }
+    }
 }
 
 async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Attempt {

@@ -115,6 +115,17 @@ async fn a_grant_whose_answer_was_lost_blocks_nobody() {
     assert_eq!(guard.owner(), &ids[1]);
 }
 
+/// E7: a store that panics leaves the outcome unknown as well: one release is sent, and the next try has another id.
+#[tokio::test(start_paused = true)]
+async fn an_id_is_used_up_by_a_store_that_panics() {
+    let store = ScriptedStore::default();
+    store.next(Operation::Acquire, Act::Panic);
+    let guard = executor(&store).job("job").unwrap().acquire(None).await.unwrap();
+    let ids = store.owners(Operation::Acquire);
+    assert_eq!((store.owners(Operation::Release), guard.owner()), (vec![ids[0].clone()], &ids[1]));
+    assert_ne!(ids[0], ids[1]);
+}
+
 /// E7: no id is ever used in a second contention: not after a release, a loss, or a caller that gave up.
 #[tokio::test(start_paused = true)]
 async fn no_id_serves_two_terms() {
