@@ -220,14 +220,12 @@ async fn attempt(shared: &Arc<Shared>, name: &LeaseName, owner: &OwnerId) -> Att
         }
     };
     shared.tasks.spawn(task);
-    match outcome.await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            disown(shared, Term::new(name.clone(), owner.clone(), FencingToken::new(0))).await;
-            let error = StoreError::new(Operation::Acquire, ErrorKind::Unexpected);
-            Attempt::Failed(error.with_detail("the store panicked"))
-        }
-    }
+    let Ok(outcome) = outcome.await else {
+        disown(shared, Term::new(name.clone(), owner.clone(), FencingToken::new(0))).await;
+        let error = StoreError::new(Operation::Acquire, ErrorKind::Unexpected);
+        return Attempt::Failed(error.with_detail("the store panicked"));
+    };
+    outcome
 }
 
 async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Attempt {
