@@ -32,6 +32,8 @@ fn classify_native(extended: i32, message: Option<&str>) -> ErrorKind {
     }
     match extended & 0xff {
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED | ffi::SQLITE_PROTOCOL => ErrorKind::Busy,
+        // Only a caller's own connection is interrupted, which ends the transaction.
+        ffi::SQLITE_INTERRUPT | ffi::SQLITE_ABORT => ErrorKind::RestartTransaction,
         ffi::SQLITE_READONLY => ErrorKind::ReadOnly,
         ffi::SQLITE_FULL => ErrorKind::StorageFull,
         ffi::SQLITE_CANTOPEN | ffi::SQLITE_IOERR | ffi::SQLITE_NOMEM => ErrorKind::Unavailable,
@@ -80,13 +82,22 @@ impl Failure {
 
     /// The same failure, met by a COMMIT: the write may stand unless the code proves that it does not.
     ///
-    /// `SQLITE_FULL` does: the frame that commits is the last one, and it was not written whole. An I/O error does not, for that
-    /// frame may be there and only the sync, or the log's index, have failed.
+    /// `SQLITE_FULL` does: the frame that commits is the last one, and it was not written whole. A constraint is checked before any is.
+    /// An I/O error does not, for that frame may be there and only the sync, or the log's index, have failed.
     pub(crate) fn at_commit(self) -> Self {
         let code = self.source.as_ref().and_then(Error::sqlite_error).map(|native| native.extended_code & 0xff);
         match code {
-            Some(ffi::SQLITE_BUSY | ffi::SQLITE_FULL | ffi::SQLITE_READONLY) => self,
+            Some(ffi::SQLITE_BUSY | ffi::SQLITE_FULL | ffi::SQLITE_READONLY | ffi::SQLITE_CONSTRAINT) => self,
             _ => Self { kind: ErrorKind::Indeterminate, ..self },
+        }
+    }
+
+    /// The same failure, of a write in a transaction that has read before: it was refused the lock at once, and the writer that has it
+    /// makes what was read an old state.
+    pub(crate) fn after_a_read(self) -> Self {
+        match self.kind {
+            ErrorKind::Busy => Self { kind: ErrorKind::RestartTransaction, ..self },
+            _ => self,
         }
     }
 
@@ -158,6 +169,8 @@ mod tests {
             (ffi::SQLITE_LOCKED, ErrorKind::Busy),
             (ffi::SQLITE_LOCKED_SHAREDCACHE, ErrorKind::Busy),
             (ffi::SQLITE_PROTOCOL, ErrorKind::Busy),
+            (ffi::SQLITE_INTERRUPT, ErrorKind::RestartTransaction),
+            (ffi::SQLITE_ABORT_ROLLBACK, ErrorKind::RestartTransaction),
             (ffi::SQLITE_READONLY, ErrorKind::ReadOnly),
             (ffi::SQLITE_READONLY_DIRECTORY, ErrorKind::ReadOnly),
             (ffi::SQLITE_READONLY_DBMOVED, ErrorKind::Unavailable),
@@ -210,6 +223,8 @@ mod tests {
             (ffi::SQLITE_CORRUPT, ErrorKind::Indeterminate),
             (ffi::SQLITE_FULL, ErrorKind::StorageFull),
             (ffi::SQLITE_BUSY, ErrorKind::Busy),
+            (ffi::SQLITE_CONSTRAINT_FOREIGNKEY, ErrorKind::Unsupported),
+            (ffi::SQLITE_INTERRUPT, ErrorKind::Indeterminate),
         ] {
             assert_eq!(Failure::from(native(code, "text")).at_commit().kind(), kind, "code {code}");
         }

@@ -31,6 +31,12 @@ impl FileId {
     }
 }
 
+/// Whether two paths lead to one file, by the same name: beside its name lies the write-ahead log, of which a hard link has another.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path| fs::canonicalize(path).ok();
+    place(one).is_some_and(|one| place(other) == Some(one))
+}
+
 /// Creates the directory that the file lies in, and those above.
 pub(crate) fn create_parent(path: &Path) -> Result<(), Failure> {
     let Some(parent) = path.parent() else { return Ok(()) };

@@ -47,6 +47,7 @@ mod clock;
 mod config;
 mod connection;
 mod error;
+mod fence;
 mod file;
 mod migrate;
 mod session;

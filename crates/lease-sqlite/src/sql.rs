@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lease_core::{
-    Acquisition, FencingToken, ForceRelease, ForcedRelease, Holder, LeaseDuration, LeaseName, LossReason, OwnerId,
-    Renewal,
+    Acquisition, FenceReason, FencingToken, ForceRelease, ForcedRelease, Holder, LeaseDuration, LeaseName, LossReason,
+    OwnerId, Renewal, Term,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
@@ -19,6 +19,8 @@ pub(crate) struct Sql {
     pub(crate) table: String,
     pub(crate) migrations: Vec<String>,
     pub(crate) columns: &'static str,
+    pub(crate) verify: String,
+    fenced: String,
     row: String,
     acquire: String,
     renew: String,
@@ -36,6 +38,8 @@ impl Sql {
             table: table.into(),
             migrations: MIGRATIONS.into_iter().map(with_table).collect(),
             columns: include_str!("sql/columns.sql"),
+            verify: with_table(include_str!("sql/verify.sql")),
+            fenced: with_table(include_str!("sql/fenced.sql")),
             row: with_table(include_str!("sql/row.sql")),
             acquire: with_table(include_str!("sql/acquire.sql")),
             renew: with_table(include_str!("sql/renew.sql")),
@@ -120,6 +124,26 @@ impl Sql {
         first(transaction, &self.force_release, parameters, |row| Ok(ForcedRelease::new(owner, time_left(row.get(0)?))))
     }
 
+    /// Why the term is over; none when it was verified. The transaction is the caller's, and so is the connection's statement cache,
+    /// which stays as it is.
+    pub(crate) fn verify(&self, transaction: &Connection, term: &Term) -> Result<Option<FenceReason>> {
+        let parameters = (term.name.as_str(), term.owner.as_str(), term.token.value());
+        if transaction.query_row(&self.verify, parameters, |_| Ok(())).optional()?.is_some() {
+            return Ok(None);
+        }
+        // The write lock is held, so that this is what has kept it from being verified.
+        let reason = transaction.query_row(&self.fenced, [term.name.as_str()], |row| {
+            let token = FencingToken::new(row.get(1)?);
+            Ok(match owner(row)? {
+                Some(owner) if owner != term.owner => FenceReason::Lost(LossReason::TakenOver(owner)),
+                Some(_) if token != term.token => FenceReason::Lost(LossReason::Superseded(token)),
+                Some(_) => FenceReason::Expired,
+                None => FenceReason::Lost(LossReason::ForcedOut),
+            })
+        });
+        Ok(Some(reason.optional()?.unwrap_or(FenceReason::Lost(LossReason::Deleted))))
+    }
+
     fn state(&self, connection: &Connection, name: &LeaseName) -> Result<Option<State>> {
         first(connection, &self.row, [name.as_str()], State::read)
     }
@@ -135,16 +159,24 @@ struct State {
 }
 
 impl State {
-    /// An owner id that no caller could have was put there by hand, and is nobody's.
     fn read(row: &Row<'_>) -> Result<Self> {
-        let owner: Option<String> = row.get(0)?;
-        let owner = owner.and_then(|owner| OwnerId::new(owner).ok());
-        Ok(Self { owner, token: FencingToken::new(row.get(1)?), hand_over: row.get(2)?, left: row.get(3)? })
+        Ok(Self {
+            owner: owner(row)?,
+            token: FencingToken::new(row.get(1)?),
+            hand_over: row.get(2)?,
+            left: row.get(3)?,
+        })
     }
 
     fn into_holder(self) -> Holder {
         Holder::new(self.owner, time_left(self.left))
     }
+}
+
+/// The owner in the first column. An id that no caller could have was put there by hand, and is nobody's.
+fn owner(row: &Row<'_>) -> Result<Option<OwnerId>> {
+    let owner: Option<String> = row.get(0)?;
+    Ok(owner.and_then(|owner| OwnerId::new(owner).ok()))
 }
 
 fn time_left(micros: i64) -> Duration {

@@ -56,8 +56,8 @@ const OLDEST_SQLITE: i32 = 3_037_000;
 pub struct SqliteLeaseStore {
     reader: Worker,
     writer: Worker,
-    sql: Arc<Sql>,
-    settings: Arc<Settings>,
+    pub(crate) sql: Arc<Sql>,
+    pub(crate) settings: Arc<Settings>,
 }
 
 impl SqliteLeaseStore {

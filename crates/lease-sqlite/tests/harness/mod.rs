@@ -36,7 +36,7 @@ impl Harness for SqliteHarness {
     type Store = SqliteLeaseStore;
 
     async fn start() -> Self {
-        lease_conformance::report(&format!("SQLite {}", lease_sqlite::rusqlite::version()), "compiled in");
+        lease_conformance::report(&format!("SQLite {}", rusqlite::version()), "compiled in");
         let harness = Self(tempfile::tempdir().unwrap());
         harness.store().await.migrate().await.unwrap();
         harness

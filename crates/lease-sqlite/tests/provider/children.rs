@@ -7,7 +7,11 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::processes::{hold_for_ever, open_fresh_files, take_turns};
+use crate::{
+    fence::freeze_in_a_transaction,
+    ledger::write_rows,
+    processes::{hold_for_ever, open_fresh_files, take_turns},
+};
 
 const PART: &str = "LEASE_TEST_PART";
 const PLACE: &str = "LEASE_TEST_PLACE";
@@ -90,6 +94,8 @@ async fn part_of_another_test() {
     match env::var(PART).unwrap().as_str() {
         "open fresh files" => open_fresh_files(place).await,
         "take turns" => take_turns(place).await,
+        "freeze in a transaction" => freeze_in_a_transaction(place).await,
+        "write rows" => write_rows(place).await,
         "hold for ever" => hold_for_ever(place).await,
         part => panic!("no such part: {part}"),
     }

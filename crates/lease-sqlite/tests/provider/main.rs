@@ -3,7 +3,9 @@
 
 mod children;
 mod clock;
+mod fence;
 mod files;
+mod ledger;
 mod locks;
 mod log;
 mod processes;
