@@ -40,6 +40,50 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Fenced transactions
+//!
+//! A job that stalls past its lease does not know that another instance has it. A transaction on the store's own file knows: it
+//! commits only in the term of its lease.
+//!
+//! ```
+//! use lease_sqlite::{
+//!     SqliteLeaseStore,
+//!     lease_core::HeldLease,
+//!     rusqlite::{Connection, TransactionBehavior},
+//! };
+//!
+//! type Failure = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! // Blocks, so that a job calls it within `tokio::task::spawn_blocking`.
+//! fn pay(store: &SqliteLeaseStore, connection: &mut Connection, lease: &HeldLease) -> Result<(), Failure> {
+//!     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+//!     transaction.execute("INSERT INTO ledger (entry) VALUES ('paid')", [])?;
+//!     Ok(store.commit(transaction, lease)?) // or rolls back, and says why
+//! }
+//! #
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use lease_sqlite::{SqliteConfig, lease_core::{SingletonExecutor, SingletonOptions, TryRun}};
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("leases.db");
+//! # let store = SqliteLeaseStore::connect(SqliteConfig::new(&path)).await?;
+//! # store.migrate().await?;
+//! # let mut connection = Connection::open(&path)?;
+//! # connection.execute_batch("CREATE TABLE ledger (entry TEXT)")?;
+//! # let executor = SingletonExecutor::new(store.clone(), SingletonOptions::enabled())?;
+//! # let job = executor.job("payments")?;
+//! # let paid = job.try_run(|lease| async move {
+//! #     tokio::task::spawn_blocking(move || pay(&store, &mut connection, &lease)).await
+//! # });
+//! # assert!(matches!(paid.await?, TryRun::Ran(Ok(Ok(())))));
+//! # executor.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! SQLite has one writer at a time, so a fenced transaction keeps the others waiting, the renewals of its own lease among them: keep
+//! it short. See [`verify`](SqliteLeaseStore::verify) and [`commit`](SqliteLeaseStore::commit).
 
 mod admin;
 mod claim;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    fence::freeze_in_a_transaction,
+    fence_locks::freeze_in_a_transaction,
     ledger::write_rows,
     processes::{hold_for_ever, open_fresh_files, take_turns},
 };

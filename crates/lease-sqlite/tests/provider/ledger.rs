@@ -8,7 +8,7 @@ use std::{
 
 use lease_sqlite::{
     SqliteConfig, SqliteLeaseStore,
-    lease_core::{Acquisition, ForceRelease, LeaseAdmin, LeaseName, LeaseStore, OwnerId, Term},
+    lease_core::{Acquisition, ForceRelease, LeaseAdmin, LeaseDuration, LeaseName, LeaseStore, OwnerId, Term},
     rusqlite::{Connection, Transaction, TransactionBehavior},
 };
 use tokio::runtime;
@@ -130,6 +130,9 @@ pub(crate) async fn write_rows(place: &Path) {
             let mut writer = Writer::new(number, store.clone(), place, (fence, file));
             scope.spawn(move || {
                 let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                while writer.term.is_none() {
+                    runtime.block_on(writer.acquire());
+                }
                 for _ in 0..steps {
                     runtime.block_on(writer.step());
                 }
@@ -163,21 +166,20 @@ impl<'a> Writer<'a> {
     }
 
     async fn step(&mut self) {
-        // As short as a step, so that terms end everywhere in the steps of others.
-        let lasting = millis(fastrand::u64(1..60));
         match (fastrand::u32(0..20), self.term.clone()) {
-            (0..4, _) | (_, None) => {
-                let answer = self.store.try_acquire(&self.job, &self.me, lasting).await.unwrap();
-                if let Acquisition::Acquired(token) = answer {
-                    self.term = Some(Term::new(self.job.clone(), self.me.clone(), token));
-                }
-            }
+            (0..4, _) | (_, None) => self.acquire().await,
             (4, _) => drop(self.store.force_release(&self.job, ForceRelease::Now).await.unwrap()),
-            (5, _) => drop(self.store.renew(&self.job, &self.me, lasting).await.unwrap()),
+            (5, _) => drop(self.store.renew(&self.job, &self.me, lasting()).await.unwrap()),
             (_, Some(term)) => match self.write(&term) {
                 Some(()) => self.committed += 1,
                 None => self.refused += 1,
             },
+        }
+    }
+
+    async fn acquire(&mut self) {
+        if let Acquisition::Acquired(token) = self.store.try_acquire(&self.job, &self.me, lasting()).await.unwrap() {
+            self.term = Some(Term::new(self.job.clone(), self.me.clone(), token));
         }
     }
 
@@ -218,4 +220,9 @@ impl<'a> Writer<'a> {
         }
         transaction.commit().ok()
     }
+}
+
+/// As short as a step, so that terms end everywhere in the steps of others.
+fn lasting() -> LeaseDuration {
+    millis(fastrand::u64(1..60))
 }

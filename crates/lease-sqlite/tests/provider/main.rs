@@ -4,10 +4,12 @@
 mod children;
 mod clock;
 mod fence;
+mod fence_locks;
 mod files;
 mod ledger;
 mod locks;
 mod log;
 mod processes;
+mod readme;
 mod schema;
 mod support;
