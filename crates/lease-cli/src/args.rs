@@ -89,10 +89,12 @@ pub(crate) struct MigrateArguments {
     pub(crate) print: bool,
 }
 
+const STORE_HELP: &str = "Where the leases are, such as sqlite:PATH or postgres://USER@HOST/DATABASE \
+                          [default: a SQLite file in the user's state directory]";
+
 #[derive(Args, Debug)]
 pub(crate) struct StoreArguments {
-    /// Where the leases are, such as sqlite:PATH [default: a SQLite file in the user's state directory]
-    #[arg(long = "store", value_name = "URL", env = "LEASE_STORE", hide_env_values = true)]
+    #[arg(long = "store", value_name = "URL", env = "LEASE_STORE", hide_env_values = true, help = STORE_HELP)]
     pub(crate) url: Option<String>,
 }
 

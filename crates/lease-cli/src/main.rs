@@ -10,6 +10,7 @@ mod linux;
 mod migrate;
 mod protocol;
 mod run;
+mod runtime;
 mod settings;
 mod signals;
 mod store;
@@ -34,8 +35,8 @@ fn main() -> ExitCode {
 
 fn act(action: Action) -> Result<ExitCode, Failure> {
     match action {
-        Action::Run(arguments) => run::run(&RunSettings::try_from(arguments)?),
-        Action::Migrate(arguments) => migrate::migrate(&arguments),
+        Action::Run(arguments) => runtime::block_on(run::run(&RunSettings::try_from(arguments)?)),
+        Action::Migrate(arguments) => runtime::block_on(migrate::migrate(&arguments)),
         Action::Watchdog { command } => Ok(watchdog::watch(&command)),
         Action::Child { watchdog, foreground, command } => Ok(child::become_command(watchdog, foreground, &command)),
     }

@@ -12,7 +12,6 @@ use crate::{
 };
 
 /// Creates or upgrades the table, or prints the SQL that does.
-#[tokio::main(flavor = "current_thread")]
 pub(crate) async fn migrate(arguments: &MigrateArguments) -> Result<ExitCode, Failure> {
     let store = StoreUrl::parse(arguments.store.url.as_deref())?;
     if arguments.print {

@@ -18,7 +18,6 @@ use crate::{
 const HINDSIGHT: Duration = Duration::from_millis(500);
 
 /// Runs the command under its lease.
-#[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(settings: &RunSettings) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::caused(INTERNAL, "cannot hear signals", &error))?;
     // When the watchdog dies, the command becomes this process's child, and its id stays the command's until this process ends.

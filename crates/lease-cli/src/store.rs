@@ -8,13 +8,15 @@ use lease_core::{ErrorKind, LeaseStore, StoreError};
 
 use crate::exit::{Failure, UNAVAILABLE, USAGE, chain};
 
-#[cfg(not(feature = "sqlite"))]
-compile_error!("`lease` needs a provider: enable the feature `sqlite`");
+#[cfg(not(any(feature = "postgres", feature = "sqlite")))]
+compile_error!("`lease` needs a provider: enable one of the features `postgres` and `sqlite`");
 
 /// The schemes of the providers that are built in.
 const SCHEMES: &[&str] = &[
     #[cfg(feature = "sqlite")]
     "sqlite:PATH",
+    #[cfg(feature = "postgres")]
+    "postgres://USER@HOST/DATABASE",
 ];
 
 /// A store that a URL names, checked but not touched.
@@ -22,6 +24,8 @@ const SCHEMES: &[&str] = &[
 pub(crate) enum StoreUrl {
     #[cfg(feature = "sqlite")]
     Sqlite(lease_sqlite::SqliteConfig),
+    #[cfg(feature = "postgres")]
+    Postgres(lease_postgres::PostgresConfig),
 }
 
 /// A store that was opened.
@@ -35,6 +39,10 @@ impl StoreUrl {
         match scheme {
             #[cfg(feature = "sqlite")]
             "sqlite" => lease_sqlite::SqliteConfig::from_url(url).map(Self::Sqlite).map_err(|error| refused(&error)),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                lease_postgres::PostgresConfig::from_url(url).map(Self::Postgres).map_err(|error| refused(&error))
+            }
             // A URL may hold a password, so no more of it is shown than its scheme.
             _ => Err(Failure::new(
                 USAGE,
@@ -53,6 +61,14 @@ impl StoreUrl {
                 store.migrate().await.map_err(|error| failed(&error))?;
                 Ok(Arc::new(store))
             }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => {
+                let store = lease_postgres::PostgresLeaseStore::connect(config.clone())
+                    .await
+                    .map_err(|error| failed(&error))?;
+                store.migrate().await.map_err(|error| failed(&error))?;
+                Ok(Arc::new(store))
+            }
         }
     }
 
@@ -61,6 +77,8 @@ impl StoreUrl {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(config) => config.migration_sql().map_err(|error| refused(&error)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => config.migration_sql().map_err(|error| refused(&error)),
         }
     }
 }

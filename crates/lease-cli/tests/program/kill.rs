@@ -1,12 +1,17 @@
 //! The holder is killed: what it ran is ended at once, before anybody else starts.
 
-mod support;
-
 use std::{os::unix::process::CommandExt as _, time::Duration};
 
+use crate::support::{Place, Running, Store, eventually, on_each_store};
 use lease_core::clock::LocalInstant;
 use nix::sys::signal::{Signal, killpg};
-use support::{Place, Running, eventually};
+
+on_each_store! {
+    the_whole_group_hears_at_once,
+    killing_the_holders_group_does_not_take_the_watchdog_along,
+    a_contender_takes_over_as_soon_as_the_lease_has_expired,
+    a_deaf_group_is_gone_before_the_next_starts,
+}
 
 /// Says when it has heard SIGTERM, in both generations.
 const HEARING: &str = r"
@@ -25,23 +30,20 @@ fn ended_at_once(place: &Place, kill: impl FnOnce(&Running)) {
 }
 
 /// SL-01, E3: the whole process group gets SIGTERM at once.
-#[test]
-fn the_whole_group_hears_at_once() {
-    ended_at_once(&Place::new(), |holder| holder.signal(Signal::SIGKILL));
+fn the_whole_group_hears_at_once(store: Store) {
+    ended_at_once(&Place::on(store), |holder| holder.signal(Signal::SIGKILL));
 }
 
 /// The watchdog is in a group of its own: what kills the holder's whole group leaves it alone.
-#[test]
-fn killing_the_holders_group_does_not_take_the_watchdog_along() {
-    ended_at_once(&Place::new(), |holder| killpg(holder.id(), Signal::SIGKILL).expect("the group is there"));
+fn killing_the_holders_group_does_not_take_the_watchdog_along(store: Store) {
+    ended_at_once(&Place::on(store), |holder| killpg(holder.id(), Signal::SIGKILL).expect("the group is there"));
 }
 
 /// SL-01, SL-04: a waiting contender starts within what was left of the lease and 0.3 s. The machine may be busy, so the best of a
 /// few takes counts.
-#[test]
-fn a_contender_takes_over_as_soon_as_the_lease_has_expired() {
+fn a_contender_takes_over_as_soon_as_the_lease_has_expired(store: Store) {
     let take = || {
-        let place = Place::new();
+        let place = Place::on(store);
         let holder = Running::start(&mut place.run(&["--duration", "2s"], "echo up >up; sleep 600"));
         place.await_line("up");
         let contender = Running::start(&mut place.run(&["--duration", "2s"], "echo ran >ran"));
@@ -65,9 +67,8 @@ fn a_contender_takes_over_as_soon_as_the_lease_has_expired() {
 }
 
 /// E3: a group that does not heed SIGTERM is gone after the grace, and before the next command starts.
-#[test]
-fn a_deaf_group_is_gone_before_the_next_starts() {
-    let place = Place::new();
+fn a_deaf_group_is_gone_before_the_next_starts(store: Store) {
+    let place = Place::on(store);
     let script = "trap '' TERM; sleep 600 & (sleep 600) & echo up >up; sleep 600";
     let mut holder = Running::start(&mut place.run(&["--duration", "3s", "--grace", "300ms"], script));
     place.await_line("up");

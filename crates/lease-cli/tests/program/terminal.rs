@@ -1,8 +1,5 @@
 //! At a terminal: the command has the foreground, and Ctrl-C, Ctrl-Z, `fg` and pipelines do what they do without `lease`.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
-
-mod support;
 
 use std::{
     fs::File,
@@ -10,12 +7,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use crate::support::{Place, eventually};
 use nix::unistd::Pid;
 use rustix::{
     fs::{Mode, OFlags, open},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
-use support::{Place, eventually};
 
 /// Says who it and `lease` are, reads a line from the terminal, and ends with code 3.
 const READER: &str = r#"trap 'echo interrupted >>interrupted; exit 9' INT

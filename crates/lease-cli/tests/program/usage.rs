@@ -1,11 +1,8 @@
 //! Bad usage is refused with exit code 64 and one line that names the rule, before anything is touched.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
-
-mod support;
 
 use std::{fs, process::Command};
 
-use support::{Place, code, output, refusal};
+use crate::support::{Place, code, output, refusal};
 
 /// Runs `lease` with these arguments in an empty home, and expects it to be refused without a trace.
 fn refused(arguments: &[&str]) -> String {

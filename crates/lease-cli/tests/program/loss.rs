@@ -1,25 +1,27 @@
 //! The lease is lost while the holder is well: forced out, deleted, or not to be renewed.
 
-mod support;
-
-use lease_sqlite::rusqlite::Connection;
+use crate::support::{Place, Running, Store, code, eventually, on_each_store};
 use nix::sys::signal::{Signal, kill};
-use support::{Place, Running, code, eventually};
+
+on_each_store! {
+    a_command_whose_lease_is_lost_is_killed_at_once,
+    a_command_whose_lease_cannot_be_renewed_is_stopped_in_time,
+    a_loss_is_not_held_up_by_a_frozen_watchdog,
+}
 
 const HEARING: &str = "trap 'echo heard >heard; exit 0' TERM; echo up >up; while :; do sleep 0.1; done";
 
 /// E3, OB-02: the lease may be another's already, so there is no grace.
-#[test]
-fn a_command_whose_lease_is_lost_is_killed_at_once() {
+fn a_command_whose_lease_is_lost_is_killed_at_once(store: Store) {
     for (change, reason) in [
         ("DELETE FROM singleton_leases", "the row was deleted"),
-        ("UPDATE singleton_leases SET owner = NULL, expires_at = 0", "released or forced out"),
+        ("UPDATE singleton_leases SET owner = NULL, expires_at = acquired_at", "released or forced out"),
         ("UPDATE singleton_leases SET owner = 'web-2'", "taken over by web-2"),
     ] {
-        let place = Place::new();
+        let place = Place::on(store);
         let mut holder = Running::start(&mut place.run(&["--duration", "2s"], HEARING));
         place.await_line("up");
-        Connection::open(place.path("leases.db")).unwrap().execute(change, []).unwrap();
+        place.database.session().execute(change);
         let (code, said) = holder.finish();
         assert_eq!(code, Some(76), "{said}");
         assert!(said.starts_with("lease: lost \"job\"") && said.contains(reason), "{said}");
@@ -30,17 +32,15 @@ fn a_command_whose_lease_is_lost_is_killed_at_once() {
 
 /// RN-02, RN-03, OB-02: a store that cannot be written to costs the lease, but not before its stop point, and the command has its
 /// grace; afterwards all goes on as before.
-#[test]
-fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time() {
-    let place = Place::new();
+fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time(store: Store) {
+    let place = Place::on(store);
     let mut holder = Running::start(&mut place.run(&["--duration", "2s"], HEARING));
     place.await_line("up");
-    let blocker = Connection::open(place.path("leases.db")).unwrap();
-    blocker.execute_batch("PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE").unwrap();
+    let blocker = place.database.block();
     place.await_line("heard");
     eventually("the end of the group", || place.is_deserted());
     assert!(place.remaining().is_some(), "the command ended no sooner than the lease");
-    blocker.execute_batch("ROLLBACK").unwrap();
+    blocker.execute("ROLLBACK");
     let (end, said) = holder.finish();
     assert_eq!(end, Some(76), "{said}");
     assert!(said.contains("no renewal landed before the stop point"), "{said}");
@@ -48,14 +48,12 @@ fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time() {
 }
 
 /// E3: not even a watchdog that is frozen is waited for.
-#[test]
-fn a_loss_is_not_held_up_by_a_frozen_watchdog() {
-    let place = Place::new();
+fn a_loss_is_not_held_up_by_a_frozen_watchdog(store: Store) {
+    let place = Place::on(store);
     let mut holder = Running::start(&mut place.run(&["--duration", "20s"], "echo $PPID >watchdog; sleep 600"));
     let watchdog = place.await_pid("watchdog");
     kill(watchdog, Signal::SIGSTOP).unwrap();
-    let taken = "UPDATE singleton_leases SET owner = 'web-2', expires_at = expires_at + 60000000";
-    Connection::open(place.path("leases.db")).unwrap().execute(taken, []).unwrap();
+    place.database.session().execute("UPDATE singleton_leases SET owner = 'web-2'");
     eventually("the end of the group", || place.is_deserted());
     assert!(holder.is_running(), "only a watchdog that is heard again, or the deadline, ends lease itself");
     kill(watchdog, Signal::SIGCONT).unwrap();

@@ -1,10 +1,14 @@
 //! The command is its own: its streams, its environment, and the exit code that it ends with.
 
-mod support;
-
 use std::fs;
 
-use support::{Place, Running, code, output, output_for, refusal};
+use crate::support::{Place, Running, Store, code, on_each_store, output, output_for, refusal};
+
+on_each_store! {
+    a_command_that_cannot_be_run_leaves_the_lease_free,
+    a_held_lease_is_refused_without_waiting,
+    the_command_knows_its_lease,
+}
 
 fn free_again(place: &Place) {
     assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0), "the lease is not free");
@@ -29,9 +33,8 @@ fn the_signal_that_ended_the_command() {
     }
 }
 
-#[test]
-fn a_command_that_cannot_be_run_leaves_the_lease_free() {
-    let place = Place::new();
+fn a_command_that_cannot_be_run_leaves_the_lease_free(store: Store) {
+    let place = Place::on(store);
     fs::write(place.path("data"), "").unwrap();
     let attempt =
         |command: &str| refusal(place.lease().args(["run", "--name", "job", "--store", &place.url(), "--", command]));
@@ -49,9 +52,8 @@ fn a_command_that_cannot_be_run_leaves_the_lease_free() {
     free_again(&place);
 }
 
-#[test]
-fn a_held_lease_is_refused_without_waiting() {
-    let place = Place::new();
+fn a_held_lease_is_refused_without_waiting(store: Store) {
+    let place = Place::on(store);
     let holder = Running::start(&mut place.run(&["--owner", "web-1"], "echo up >up; exec sleep 600"));
     place.await_line("up");
     let (code, said) = refusal(&mut place.run(&["--no-wait"], "echo ran >ran"));
@@ -85,9 +87,8 @@ fn arguments_are_passed_as_they_are() {
     assert_eq!(output.stdout, b"--help|a b||--|\xff\xfe|");
 }
 
-#[test]
-fn the_command_knows_its_lease() {
-    let place = Place::new();
+fn the_command_knows_its_lease(store: Store) {
+    let place = Place::on(store);
     let seen = || {
         let output = output(&mut place.run(&["--owner", "web-1"], r#"echo "$LEASE_NAME $LEASE_OWNER $LEASE_TOKEN""#));
         String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()

@@ -1,6 +1,4 @@
 //! What the tests of the program share: a place with a store, real processes, and evidence that comes from the commands themselves.
-#![expect(dead_code, reason = "each test binary uses its own part of this")]
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
 
 use std::{
     fs::{self, File},
@@ -11,19 +9,26 @@ use std::{
     time::Duration,
 };
 
-use lease_core::{Acquisition, LeaseDuration, LeaseName, LeaseStore as _, OwnerId, clock::LocalInstant};
-use lease_sqlite::SqliteLeaseStore;
+use lease_conformance::servers::PostgresServer;
+use lease_core::clock::LocalInstant;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
+pub(crate) use store::{Database, Schema, Store, on_each_store};
+
+mod store;
+
 /// How long a test waits for something that must happen: long, for the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with a store in it, and with what the commands leave there.
+/// A directory with what the commands leave there, and a store.
 #[derive(Debug)]
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+    pub(crate) database: Database,
+}
 
 /// Every command begins with this. It takes the lock file `members` and keeps it open, and so does everything that it starts: the
 /// system lets go of the lock when the last of them has died, and whoever finds it taken has met a command of another term. `flock`
@@ -31,23 +36,36 @@ pub(crate) struct Place(tempfile::TempDir);
 pub(crate) const PROLOGUE: &str = r#"exec 9>>members; flock -n 9 || echo "$LEASE_TOKEN" >>overlaps; "#;
 
 impl Place {
+    /// A place for a test that is about something else than the store, which is a file of the place.
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self::on(Store::Sqlite)
+    }
+
+    /// A place with a store of this kind.
+    pub(crate) fn on(store: Store) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::new(store, directory.path());
+        Self { directory, database }
+    }
+
+    /// A place with its store on this server.
+    pub(crate) fn at(server: &PostgresServer) -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), database: Database::Postgres(Schema::new(server)) }
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join(file)
+        self.directory.path().join(file)
     }
 
     /// The store's URL.
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.path("leases.db").display())
+        self.database.url()
     }
 
     /// `lease` in this place, with nothing of the user's.
     pub(crate) fn lease(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lease"));
-        command.current_dir(self.0.path()).env_remove("LEASE_STORE").env("HOME", self.path("home"));
+        command.current_dir(self.directory.path()).env_remove("LEASE_STORE").env("HOME", self.path("home"));
         command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
         command
     }
@@ -90,16 +108,7 @@ impl Place {
 
     /// What is left of the lease `job` by its database's clock; none when nobody has it.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (name, owner) = (LeaseName::new("job").unwrap(), OwnerId::new("an observer").unwrap());
-        runtime.block_on(async {
-            let store = SqliteLeaseStore::connect(self.url()).await.unwrap();
-            if let Acquisition::Held(holder) = store.try_acquire(&name, &owner, LeaseDuration::MIN).await.unwrap() {
-                return Some(holder.remaining);
-            }
-            store.release(&name, &owner).await.unwrap();
-            None
-        })
+        self.database.remaining()
     }
 
     pub(crate) fn assert_no_overlap(&self) {

@@ -1,16 +1,19 @@
 //! What an operator or a supervisor tells `lease` reaches the command.
 
-mod support;
-
 use std::{os::unix::process::CommandExt as _, process::Command};
 
+use crate::support::{Place, Running, Store, code, eventually, on_each_store};
 use nix::sys::signal::Signal;
-use support::{Place, Running, code, eventually};
+
+on_each_store! {
+    a_holder_that_is_told_to_end_frees_the_lease,
+    a_deaf_command_is_killed_after_its_grace,
+    a_waiting_contender_goes_at_once,
+}
 
 /// SD-01, SD-03, SL-06: the command sees SIGTERM, and when it has ended the next gets the lease without waiting.
-#[test]
-fn a_holder_that_is_told_to_end_frees_the_lease() {
-    let place = Place::new();
+fn a_holder_that_is_told_to_end_frees_the_lease(store: Store) {
+    let place = Place::on(store);
     let script = "trap 'sleep 0.3; echo done >>done; exit 5' TERM; echo up >up; while :; do sleep 0.1; done";
     let mut holder = Running::start(&mut place.run(&[], script));
     place.await_line("up");
@@ -22,9 +25,8 @@ fn a_holder_that_is_told_to_end_frees_the_lease() {
 }
 
 /// E3, SD-08: a command that does not heed SIGTERM gets its grace, then SIGKILL; the lease is held until then, and free at once.
-#[test]
-fn a_deaf_command_is_killed_after_its_grace() {
-    let place = Place::new();
+fn a_deaf_command_is_killed_after_its_grace(store: Store) {
+    let place = Place::on(store);
     let script = "trap '' TERM; sleep 600 & echo up >up; sleep 600";
     let mut holder = Running::start(&mut place.run(&["--grace", "1s"], script));
     place.await_line("up");
@@ -71,15 +73,14 @@ fn a_signal_that_ends_the_command_ends_lease_with_its_number() {
 }
 
 /// A contender that is told to go while it waits goes at once, and leaves neither a command nor a lease behind.
-#[test]
-fn a_waiting_contender_goes_at_once() {
-    let place = Place::new();
+fn a_waiting_contender_goes_at_once(store: Store) {
+    let place = Place::on(store);
     let mut holder = Running::start(&mut place.run(&[], "echo up >up; until [ -e go ]; do sleep 0.02; done"));
     place.await_line("up");
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let mut contender = Running::start(&mut place.run(&[], "echo ran >ran"));
         // It listens before it opens the store, so a signal before that would end it by the system's default.
-        eventually("the contender to wait", || has_the_store_open(&contender));
+        eventually("the contender to wait", || place.database.is_open_in(contender.id()));
         contender.signal(signal);
         assert_eq!(contender.finish(), (Some(128 + signal as i32), String::new()));
     }
@@ -88,11 +89,6 @@ fn a_waiting_contender_goes_at_once() {
     assert_eq!(holder.finish().0, Some(0));
     assert_eq!(place.read("ran"), "");
     assert_eq!(code(&mut place.run(&["--no-wait"], "exit 0")), Some(0));
-}
-
-fn has_the_store_open(contender: &Running) -> bool {
-    let files = std::fs::read_dir(format!("/proc/{}/fd", contender.id())).into_iter().flatten();
-    files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok()).any(|file| file.ends_with("leases.db"))
 }
 
 /// `nohup`, and the background commands of a script, ignore signals, and so must what they start.

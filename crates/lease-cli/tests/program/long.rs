@@ -1,14 +1,16 @@
 //! A command that lasts longer than its lease's duration keeps it.
 
-mod support;
-
+use crate::support::{Place, Running, Store, code, on_each_store};
 use nix::sys::signal::Signal;
-use support::{Place, Running, code};
+
+on_each_store! {
+    a_command_of_four_durations_is_never_overtaken,
+    a_frozen_command_keeps_its_lease,
+}
 
 /// SL-07, RN-10, S4: a command of four durations is kept by renewals, while contenders are refused all the time.
-#[test]
-fn a_command_of_four_durations_is_never_overtaken() {
-    let place = Place::new();
+fn a_command_of_four_durations_is_never_overtaken(store: Store) {
+    let place = Place::on(store);
     let mut waiting = Vec::new();
     let mut holder = Running::start(&mut place.run(&["--duration", "2s"], "echo up >up; sleep 8; echo end >end"));
     place.await_line("up");
@@ -31,9 +33,8 @@ fn a_command_of_four_durations_is_never_overtaken() {
 }
 
 /// A command that is frozen is a slow command: its lease is renewed.
-#[test]
-fn a_frozen_command_keeps_its_lease() {
-    let place = Place::new();
+fn a_frozen_command_keeps_its_lease(store: Store) {
+    let place = Place::on(store);
     let mut holder = Running::start(&mut place.run(&["--duration", "1s"], "echo $$ >up; sleep 600"));
     let command = place.await_pid("up");
     nix::sys::signal::kill(command, Signal::SIGSTOP).unwrap();

@@ -1,14 +1,11 @@
 //! Stores that cannot be reached, or cannot be written to.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
-
-mod support;
 
 use std::{
     fs,
     process::{Command, Stdio},
 };
 
-use support::{Place, code, refusal};
+use crate::support::{Place, code, refusal};
 
 /// Runs on this store, and expects exit code 69, one line, and no command.
 fn unreachable(place: &Place, url: &str) -> String {
@@ -86,7 +83,7 @@ impl Drop for Disk<'_> {
 
 /// S8: a disk that is full or read-only is told by name, nothing is lost, and all is well when the cause has gone.
 #[test]
-#[ignore = "mounts a file system: run `cargo test -p lease-cli --test stores -- --ignored` as root"]
+#[ignore = "mounts a file system: run `cargo test -p lease-cli stores -- --ignored` as root"]
 fn a_disk_that_takes_no_writes() {
     let place = Place::new();
     let disk = Disk::mount(&place);

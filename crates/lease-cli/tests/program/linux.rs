@@ -1,15 +1,13 @@
 //! What `lease` does with the means of Linux alone.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::process::{Command, Stdio};
 
+use crate::support::{Place, Running, eventually, output};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use support::{Place, Running, eventually, output};
 
 /// The kernel kills the command with its watchdog, so that no command outlives all of `lease`.
 #[test]

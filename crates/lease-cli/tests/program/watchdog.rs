@@ -1,12 +1,15 @@
 //! The watchdog itself dies or freezes, and what commands leave behind.
 
-mod support;
-
+use crate::support::{Place, Running, Store, code, eventually, on_each_store};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use support::{Place, Running, code, eventually};
+
+on_each_store! {
+    a_dead_watchdogs_command_is_ended_and_the_lease_released,
+    a_frozen_watchdogs_command_is_ended_and_the_lease_released,
+}
 
 /// A command that says who its watchdog is.
 const WATCHED: &str =
@@ -18,9 +21,8 @@ fn watched(place: &Place, duration: &str) -> (Running, Pid) {
     (holder, watchdog)
 }
 
-#[test]
-fn a_dead_watchdogs_command_is_ended_and_the_lease_released() {
-    let place = Place::new();
+fn a_dead_watchdogs_command_is_ended_and_the_lease_released(store: Store) {
+    let place = Place::on(store);
     let (mut holder, watchdog) = watched(&place, "30s");
     kill(watchdog, Signal::SIGKILL).unwrap();
     let (end, said) = holder.finish();
@@ -31,9 +33,8 @@ fn a_dead_watchdogs_command_is_ended_and_the_lease_released() {
 }
 
 /// A watchdog that no longer confirms deadlines is not relied on: the command is gone before its lease could expire.
-#[test]
-fn a_frozen_watchdogs_command_is_ended_and_the_lease_released() {
-    let place = Place::new();
+fn a_frozen_watchdogs_command_is_ended_and_the_lease_released(store: Store) {
+    let place = Place::on(store);
     let (mut holder, watchdog) = watched(&place, "2s");
     kill(watchdog, Signal::SIGSTOP).unwrap();
     let mut contender = Running::start(&mut place.run(&["--duration", "2s"], "echo ran >ran"));

@@ -1,18 +1,19 @@
 //! Many shells on one file: one command at a time.
 
-mod support;
-
 use std::thread;
 
-use support::{Place, code};
+use crate::support::{PROLOGUE, Place, Store, code, on_each_store};
+
+on_each_store! {
+    six_shells_of_eight_runs_never_overlap,
+}
 
 const SHELLS: usize = 6;
 const RUNS: usize = 8;
 
 /// S1, S6, S9, RC-01: six shells that each run eight commands: 48 runs, none overlapping, tokens rising in the order of the runs.
-#[test]
-fn six_shells_of_eight_runs_never_overlap() {
-    let place = Place::new();
+fn six_shells_of_eight_runs_never_overlap(store: Store) {
+    let place = Place::on(store);
     let script = r#"echo "$LEASE_TOKEN" >>tokens; sleep 0.02; echo "$LEASE_TOKEN" >>tokens"#;
     thread::scope(|scope| {
         for _ in 0..SHELLS {
@@ -43,7 +44,7 @@ fn without_a_lease_the_commands_would_meet() {
             scope.spawn(move || {
                 let mut command = place.lease();
                 command.args(["run", "--name", &format!("job-{shell}"), "--store", &place.url()]);
-                command.args(["--", "sh", "-c", &format!("{}{script}", support::PROLOGUE)]);
+                command.args(["--", "sh", "-c", &format!("{PROLOGUE}{script}")]);
                 assert_eq!(code(&mut command), Some(0));
             });
         }

@@ -1,0 +1,194 @@
+//! The stores that the tests run on, and the tests' own way into them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use lease_conformance::servers::PostgresServer;
+use lease_postgres::tokio_postgres::{Client, Config, NoTls};
+use lease_sqlite::rusqlite::{Connection, OptionalExtension as _};
+use nix::unistd::Pid;
+use tokio::runtime::Runtime;
+
+/// What the leases of a test are in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Store {
+    /// A file.
+    Sqlite,
+    /// A schema on the server that tests share.
+    Postgres,
+}
+
+/// Makes a test of each of these functions on each store, such as `postgres::a_held_lease_is_refused`.
+macro_rules! on_each_store {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test($crate::support::Store::Sqlite);
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[test]
+                #[cfg_attr(
+                    lease_no_postgres,
+                    ignore = "no PostgreSQL server: run `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+                )]
+                fn $test() {
+                    super::$test($crate::support::Store::Postgres);
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use on_each_store;
+
+/// A store of a test's own.
+#[derive(Debug)]
+pub(crate) enum Database {
+    Sqlite(PathBuf),
+    Postgres(Schema),
+}
+
+impl Database {
+    pub(crate) fn new(store: Store, directory: &Path) -> Self {
+        match store {
+            Store::Sqlite => Self::Sqlite(directory.join("leases.db")),
+            Store::Postgres => Self::Postgres(Schema::new(PostgresServer::shared())),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Sqlite(file) => format!("sqlite:{}", file.display()),
+            Self::Postgres(schema) => schema.url.clone(),
+        }
+    }
+
+    /// A session of the test's own, beside those of the program.
+    pub(crate) fn session(&self) -> Session {
+        match self {
+            Self::Sqlite(file) => Session::Sqlite(Connection::open(file).unwrap()),
+            Self::Postgres(schema) => schema.session(),
+        }
+    }
+
+    /// What is left of the lease `job` by the database's clock; none when nobody has it. It is a plain read, which no lock holds up.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        let left = match self {
+            Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+            Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint",
+        };
+        let query = format!("SELECT {left} FROM singleton_leases WHERE name = 'job' AND owner IS NOT NULL");
+        let microseconds = self.session().number(&query)?;
+        u64::try_from(microseconds).ok().filter(|left| *left > 0).map(Duration::from_micros)
+    }
+
+    /// Keeps everybody from renewing the lease `job`, until the session rolls back.
+    pub(crate) fn block(&self) -> Session {
+        let session = self.session();
+        session.execute(match self {
+            Self::Sqlite(_) => "PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE",
+            Self::Postgres(_) => "BEGIN; SELECT FROM singleton_leases WHERE name = 'job' FOR UPDATE",
+        });
+        session
+    }
+
+    /// Whether this process has the store open: the file, or a connection.
+    pub(crate) fn is_open_in(&self, process: Pid) -> bool {
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
+        let mut files = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        match self {
+            Self::Sqlite(store) => files.any(|file| file == *store),
+            Self::Postgres(_) => {
+                let sockets = sockets(process);
+                files.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str()))
+            }
+        }
+    }
+}
+
+/// Sockets that are connected over TCP, as `/proc` shows a process's files.
+fn sockets(process: Pid) -> Vec<String> {
+    const ESTABLISHED: &str = "01";
+    let tables = ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("/proc/{process}/net/{table}")));
+    let lines = tables.iter().flatten().flat_map(|table| table.lines());
+    let fields = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    fields.filter(|fields| fields[3] == ESTABLISHED).map(|fields| format!("socket:[{}]", fields[9])).collect()
+}
+
+/// A schema of a test's own on a PostgreSQL server, which goes with it.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    name: String,
+    /// The URL of a store in this schema.
+    url: String,
+    driver: Box<Config>,
+}
+
+impl Schema {
+    pub(crate) fn new(server: &PostgresServer) -> Self {
+        static SCHEMAS: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("lease_cli_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
+        let mut driver: Box<Config> = Box::new(server.url().parse().unwrap());
+        driver.options(format!("-c search_path={name} -c lock_timeout=60s"));
+        let separator = if server.url().contains('?') { '&' } else { '?' };
+        let url = format!("{}{separator}schema={name}", server.url());
+        let schema = Self { name, url, driver };
+        schema.session().execute(&format!("DROP SCHEMA IF EXISTS {0} CASCADE; CREATE SCHEMA {0}", schema.name));
+        schema
+    }
+
+    fn session(&self) -> Session {
+        self.connect().unwrap()
+    }
+
+    fn connect(&self) -> Result<Session, lease_postgres::tokio_postgres::Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (client, connection) = runtime.block_on(self.driver.connect(NoTls))?;
+        runtime.spawn(connection);
+        Ok(Session::Postgres(runtime, client))
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        // A test may have stopped its server for good.
+        if let Ok(Session::Postgres(runtime, client)) = self.connect() {
+            let _ = runtime.block_on(client.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.name)));
+        }
+    }
+}
+
+/// A session on a store.
+#[derive(Debug)]
+pub(crate) enum Session {
+    Sqlite(Connection),
+    Postgres(Runtime, Client),
+}
+
+impl Session {
+    pub(crate) fn execute(&self, sql: &str) {
+        match self {
+            Self::Sqlite(connection) => connection.execute_batch(sql).unwrap(),
+            Self::Postgres(runtime, client) => runtime.block_on(client.batch_execute(sql)).unwrap(),
+        }
+    }
+
+    /// The number that a query finds; none when it finds no row.
+    pub(crate) fn number(&self, query: &str) -> Option<i64> {
+        match self {
+            Self::Sqlite(connection) => connection.query_row(query, [], |row| row.get(0)).optional().unwrap(),
+            Self::Postgres(runtime, client) => {
+                runtime.block_on(client.query_opt(query, &[])).unwrap().map(|row| row.get(0))
+            }
+        }
+    }
+}
