@@ -69,7 +69,11 @@ fn is_broken_pipe(error: &io::Error) -> bool {
 
 /// Whether the server has ended the connection with this error, or there is no connection.
 fn ends_connection(error: &Error) -> bool {
-    error.as_db_error().is_none_or(|error| matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic)))
+    error.as_db_error().is_none_or(|error| match error.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        // A pooler sends only the word that a server would translate.
+        None => matches!(error.severity(), "FATAL" | "PANIC"),
+    })
 }
 
 /// What a call can do about a failure.

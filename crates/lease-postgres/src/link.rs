@@ -101,7 +101,8 @@ impl Link {
         // A connection that ended while it was idle is known for it once the runtime has looked at its socket, which is now.
         yield_now().await;
         if let Ok(client) = timeout(limit.deadline.remaining(), self.pool.get()).await {
-            return Ok(Lent { client: Some(client?), state: State::Idle, tls: self.tls.clone() });
+            let (tls, pooler) = (self.tls.clone(), self.pooler.clone());
+            return Ok(Lent { client: Some(client?), state: State::Idle, tls, pooler });
         }
         let status = self.pool.status();
         // Short of the whole number, some of the pool's connections are being opened, and do not come about.
@@ -125,6 +126,7 @@ struct Lent {
     client: Option<Client>,
     state: State,
     tls: MakeRustlsConnect,
+    pooler: Pooler,
 }
 
 /// What is known of the session at the other end.
@@ -228,23 +230,30 @@ impl Drop for Lent {
         match self.state {
             State::Idle => drop(client),
             State::Spoilt => drop(Object::take(client)),
-            State::Preparing | State::Running => abandon(client, self.tls.clone()),
+            // PgBouncer 1.18 ends itself, "bad client state", over a cancel request whose sender does not stay to hear of it, as the
+            // driver does not: through a pooler, none is sent.
+            State::Preparing | State::Running => abandon(client, (!self.pooler.is_known()).then(|| self.tls.clone())),
         }
     }
 }
 
-/// How long a cancel request may take to reach the server.
+/// How long the server may take to end a statement that nobody waits for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn abandon(client: Client, tls: MakeRustlsConnect) {
+fn abandon(client: Client, cancel_with: Option<MakeRustlsConnect>) {
     let client = Object::take(client);
     // Without a runtime nothing can be sent; the connection closes, and the server finds out by itself.
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(async move {
-            let cancel = client.cancel_token();
-            // It names the session, which serves nobody else as long as its connection is open; so that closes only now.
-            drop(timeout(CANCEL_TIMEOUT, cancel.cancel_query(tls)).await);
-            drop(client);
+            let ending = async {
+                if let Some(tls) = cancel_with {
+                    drop(client.cancel_token().cancel_query(tls).await);
+                }
+                // This is answered after the statement. Until then the connection stays open, for the request names its session,
+                // which serves nobody else meanwhile.
+                drop(client.simple_query("").await);
+            };
+            drop(timeout(CANCEL_TIMEOUT, ending).await);
         });
     }
 }

@@ -7,10 +7,6 @@ use crate::harness::PostgresHarness;
 
 #[path = "support/harness.rs"]
 mod harness;
-#[expect(dead_code, reason = "the provider tests count round trips too")]
-#[path = "support/proxy.rs"]
-mod proxy;
-#[expect(dead_code, reason = "the provider tests stop servers too")]
 #[path = "support/server.rs"]
 mod server;
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use lease_conformance::{faults::Proxy, servers::PostgresServer};
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     lease_core::{LeaseStore, Term, clock::LocalInstant},
 };
 
 use crate::{
-    proxy::Proxy,
-    server::{PATIENCE, Server},
+    server::{PATIENCE, address},
     support::{Foreign, Schema, granted, name, owner, refused, renewed, seconds},
 };
 
@@ -25,9 +25,9 @@ async fn written(foreign: &Foreign) -> (i64, i64) {
 /// renewals and releases that are refused.
 #[tokio::test]
 async fn what_changes_nothing_writes_nothing() {
-    let server = Server::start(
+    let server = PostgresServer::local(
         "autovacuum = off\ncheckpoint_timeout = '1d'\nbgwriter_lru_maxpages = 0\nmax_wal_senders = 0\nwal_level = minimal",
-    );
+    ).unwrap();
     let schema = Schema::on(&server).await;
     let (store, foreign) = (schema.store().await, &schema.foreign);
     granted(&store, "held", "a", seconds(600)).await;
@@ -78,8 +78,8 @@ async fn quiet(foreign: &Foreign) {
 #[tokio::test]
 async fn each_verb_is_one_round_trip() {
     let schema = Schema::new().await;
-    let proxy = Proxy::start(Server::shared().address()).await;
-    let config = PostgresConfig::new(schema.through(proxy.address.port())).pool_size(1).operation_timeout(PATIENCE);
+    let proxy = Proxy::start(address(&schema.driver)).await.unwrap();
+    let config = PostgresConfig::new(schema.through(proxy.address().port())).pool_size(1).operation_timeout(PATIENCE);
     let store = PostgresLeaseStore::connect(config).await.unwrap();
     let (job, a) = (name("job"), owner("a"));
     // The first use of each prepares it.
@@ -128,7 +128,8 @@ async fn each_verb_is_one_round_trip() {
 /// session keeps its setting.
 #[tokio::test]
 async fn only_a_release_does_not_wait_for_the_disk() {
-    let server = Server::start("autovacuum = off\nwal_writer_delay = '10s'\nwal_writer_flush_after = '1GB'");
+    let server =
+        PostgresServer::local("autovacuum = off\nwal_writer_delay = '10s'\nwal_writer_flush_after = '1GB'").unwrap();
     for setting in ["on", "off"] {
         let schema = Schema::on(&server).await;
         let mut driver = schema.driver.clone();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresLeaseStore,
     lease_core::{Acquisition, ForceRelease, LeaseAdmin, LeaseName, LeaseStore, OwnerId, Term},
@@ -10,7 +11,7 @@ use lease_postgres::{
 };
 
 use crate::{
-    server::{Server, connect},
+    server::connect,
     support::{Schema, millis, name, owner},
 };
 
@@ -31,7 +32,7 @@ async fn no_stale_row_is_committed_under_repeatable_read() {
 async fn assert_no_stale_row(level: IsolationLevel) {
     const WRITERS: usize = 8;
     const STEPS: usize = 10_000;
-    let server = Server::start("track_commit_timestamp = on");
+    let server = PostgresServer::local("track_commit_timestamp = on").unwrap();
     let schema = Schema::on(&server).await;
     schema.foreign.execute("CREATE TABLE ledger (token bigint NOT NULL)").await;
     let store = schema.store().await;

@@ -1,8 +1,6 @@
 //! What only PostgreSQL does: its locks, its log of writes, its sessions and roles, and the network in between.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail as loudly as the test")]
 
-#[path = "../support/proxy.rs"]
-mod proxy;
 #[path = "../support/server.rs"]
 mod server;
 

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use lease_conformance::{
+    faults::{Held, Proxy},
+    servers::PostgresServer,
+};
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     lease_core::{ErrorKind, FencingToken, LeaseStore, StoreError, Term, clock::LocalInstant},
@@ -9,9 +13,8 @@ use lease_postgres::{
 use tokio::{io::AsyncReadExt, net::TcpListener, time::timeout};
 
 use crate::{
-    proxy::{Held, Proxy},
-    server::{PATIENCE, Server},
-    support::{Schema, elsewhere, granted, name, owner, refused, renewed, seconds},
+    server::{PATIENCE, address, connect, driver, elsewhere},
+    support::{Schema, granted, name, owner, refused, renewed, seconds},
 };
 
 /// Fills a store's pool of four with idle connections.
@@ -39,7 +42,7 @@ const OTHERS: &str = "FROM pg_stat_activity WHERE application_name = 'lease'";
 /// CL-01, CL-09: with every idle connection of the store ended by the server, the next call succeeds.
 #[tokio::test]
 async fn terminated_connections_are_replaced() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let store = schema.store().await;
     let token = granted(&store, "job", "a", seconds(600)).await;
@@ -62,12 +65,12 @@ async fn terminated_connections_are_replaced() {
 /// owner's.
 #[tokio::test]
 async fn a_restart_is_survived() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let store = PostgresLeaseStore::connect(schema.config().operation_timeout(Duration::from_secs(5))).await.unwrap();
     let token = granted(&store, "job", "a", seconds(600)).await;
-    let cluster = server.cluster.as_ref().unwrap();
-    cluster.command("stop");
+    let cluster = server.cluster().unwrap();
+    cluster.stop().unwrap();
     let mut attempts = 0;
     let started = LocalInstant::now();
     while LocalInstant::now().saturating_duration_since(started) < Duration::from_secs(1) {
@@ -77,7 +80,7 @@ async fn a_restart_is_survived() {
         attempts += 1;
     }
     assert!(attempts > 2, "each call waited for the server: {attempts} in a second");
-    cluster.command("start");
+    cluster.start_again().unwrap();
     let healed = async {
         loop {
             match store.renew(&name("job"), &owner("a"), seconds(600)).await {
@@ -95,12 +98,12 @@ async fn a_restart_is_survived() {
 /// store works again as soon as the server does.
 #[tokio::test]
 async fn a_read_only_server_is_named_and_comes_back() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let store = schema.store().await;
     let token = granted(&store, "job", "a", seconds(600)).await;
     fill(&store, &schema).await;
-    let admin = server.client().await;
+    let admin = connect(&driver(&server)).await;
     for _ in 0..3 {
         admin.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();
         admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
@@ -158,8 +161,8 @@ async fn every_verb(store: &PostgresLeaseStore) -> Vec<(&'static str, Result<(),
 async fn a_black_hole_bounds_every_call() {
     let limit = Duration::from_millis(500);
     let schema = Schema::new().await;
-    let proxy = Proxy::start(Server::shared().address()).await;
-    let config = PostgresConfig::new(schema.through(proxy.address.port())).operation_timeout(limit).pool_size(1);
+    let proxy = Proxy::start(address(&schema.driver)).await.unwrap();
+    let config = PostgresConfig::new(schema.through(proxy.address().port())).operation_timeout(limit).pool_size(1);
     let store = PostgresLeaseStore::connect(config).await.unwrap();
     for held in [
         Held { requests: true, responses: false },
@@ -192,8 +195,8 @@ async fn granting(store: &PostgresLeaseStore) -> Result<(), StoreError> {
 async fn a_lost_answer_is_indeterminate() {
     let limit = Duration::from_millis(500);
     let schema = Schema::new().await;
-    let proxy = Proxy::start(Server::shared().address()).await;
-    let config = PostgresConfig::new(schema.through(proxy.address.port())).operation_timeout(limit).pool_size(1);
+    let proxy = Proxy::start(address(&schema.driver)).await.unwrap();
+    let config = PostgresConfig::new(schema.through(proxy.address().port())).operation_timeout(limit).pool_size(1);
     let store = PostgresLeaseStore::connect(config).await.unwrap();
     granted(&store, "prepared", "a", seconds(600)).await;
     proxy.hold(Held { requests: false, responses: true });

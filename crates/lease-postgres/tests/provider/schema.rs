@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     lease_core::{ErrorKind, FencingToken, ForceRelease, LeaseAdmin, LeaseStore, StoreError, Term},
@@ -9,7 +10,7 @@ use lease_postgres::{
 use tokio::sync::Barrier;
 
 use crate::{
-    server::Server,
+    server::{PATIENCE, connect},
     support::{Schema, granted, name, owner, refused, renewed, seconds},
 };
 
@@ -17,7 +18,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_dozen_starters_may_migrate_at_once() {
     for _ in 0..10 {
-        let schema = Arc::new(Schema::without_table(Server::shared()).await);
+        let schema = Arc::new(Schema::without_table(PostgresServer::shared()).await);
         let barrier = Arc::new(Barrier::new(24));
         let starters = (0..24).map(|index| {
             let (schema, barrier) = (Arc::clone(&schema), Arc::clone(&barrier));
@@ -71,7 +72,7 @@ async fn every_verb(store: &PostgresLeaseStore) -> Vec<Result<(), StoreError>> {
 /// S14, SM-02: without the table every verb says so, and the same store works as soon as the table is there again.
 #[tokio::test]
 async fn a_missing_table_is_named_and_heals() {
-    let schema = Schema::without_table(Server::shared()).await;
+    let schema = Schema::without_table(PostgresServer::shared()).await;
     let store = schema.store().await;
     for _ in 0..2 {
         for result in every_verb(&store).await {
@@ -100,7 +101,7 @@ async fn a_wrong_table_is_refused_by_the_name_of_its_column() {
         assert!(right.contains(from));
         format!("CREATE TABLE singleton_leases ({})", right.replace(from, to))
     };
-    let schema = Schema::without_table(Server::shared()).await;
+    let schema = Schema::without_table(PostgresServer::shared()).await;
     let store = schema.store().await;
     schema
         .foreign
@@ -196,7 +197,7 @@ async fn lost_statements_are_sent_unnamed() {
 /// SM-04: a table with another name, be it a word of SQL or of our statements, is a table like any other, in any schema.
 #[tokio::test]
 async fn a_custom_table_works_under_any_plain_name() {
-    let schema = Schema::without_table(Server::shared()).await;
+    let schema = Schema::without_table(PostgresServer::shared()).await;
     for table in ["order", "lease", "seen", "clock", "Locked", "excluded", "job_leases", &"t".repeat(63)] {
         let config = PostgresConfig::new(schema.driver.clone()).schema(&schema.name).table(table).pool_size(1);
         let store = PostgresLeaseStore::connect(config).await.unwrap();
@@ -207,7 +208,7 @@ async fn a_custom_table_works_under_any_plain_name() {
         renewed(&store, "job", "a", seconds(600)).await;
         let wakeup = store.watch(&name("job"));
         assert!(store.release(&name("job"), &owner("a")).await.unwrap());
-        tokio::time::timeout(crate::server::PATIENCE, wakeup).await.unwrap();
+        tokio::time::timeout(PATIENCE, wakeup).await.unwrap();
         for result in every_verb(&store).await {
             result.unwrap();
         }
@@ -219,7 +220,7 @@ async fn a_custom_table_works_under_any_plain_name() {
 /// The rights that the documentation lists are enough, and each of them is needed: proven by a role that has no other.
 #[tokio::test]
 async fn the_listed_rights_are_enough() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let admin = &schema.foreign;
     admin.execute("CREATE ROLE worker LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC").await;
@@ -245,7 +246,7 @@ async fn the_listed_rights_are_enough() {
     let mut client = {
         let mut driver = schema.driver.clone();
         driver.user("worker");
-        crate::server::connect(&driver).await
+        connect(&driver).await
     };
     let term = Term::new(name("fenced"), owner("a"), token);
     store.commit(client.transaction().await.unwrap(), &term).await.unwrap();

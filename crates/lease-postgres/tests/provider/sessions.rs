@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     deadpool_postgres::{Manager, Pool},
@@ -12,7 +13,7 @@ use lease_postgres::{
 use tokio::sync::Barrier;
 
 use crate::{
-    server::{PATIENCE, Server},
+    server::PATIENCE,
     support::{Schema, granted, name, owner, refused, renewed, seconds},
 };
 
@@ -76,14 +77,14 @@ async fn stricter_isolation_levels_leak_no_errors() {
 /// knows nothing of contention.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_the_stores_own_are_read_committed() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     for setting in
         ["default_transaction_isolation = 'serializable'", "lock_timeout = '1ms'", "statement_timeout = '1ms'"]
     {
         schema.foreign.execute(&format!("ALTER ROLE postgres SET {setting}")).await;
     }
-    let before = server.cluster.as_ref().unwrap().log().len();
+    let before = server.cluster().unwrap().log().unwrap().len();
     let mut stores = Vec::new();
     for _ in 0..4 {
         stores.push(schema.store().await);
@@ -212,9 +213,9 @@ async fn durations_are_absolute_across_a_change_of_the_clocks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_sixty_four_contenders_one_wins() {
     const CONTENDERS: usize = 64;
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
-    let before = server.cluster.as_ref().unwrap().log().len();
+    let before = server.cluster().unwrap().log().unwrap().len();
     let mut stores = Vec::new();
     for _ in 0..8 {
         stores.push(schema.store().await);
@@ -243,7 +244,7 @@ async fn of_sixty_four_contenders_one_wins() {
 }
 
 /// Shows that the server has logged nothing worth a look since its log had this length.
-fn assert_nothing_logged(server: &Server, before: usize) {
-    let log = server.cluster.as_ref().unwrap().log().split_off(before);
+fn assert_nothing_logged(server: &PostgresServer, before: usize) {
+    let log = server.cluster().unwrap().log().unwrap().split_off(before);
     assert!(["WARNING", "ERROR", "FATAL", "PANIC"].iter().all(|level| !log.contains(level)), "{log}");
 }

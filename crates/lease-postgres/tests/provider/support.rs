@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     lease_core::{Acquisition, FencingToken, Holder, LeaseDuration, LeaseName, LeaseStore, OwnerId, Renewal},
@@ -14,7 +15,7 @@ use lease_postgres::{
     },
 };
 
-use crate::server::{PATIENCE, Server, connect};
+use crate::server::{PATIENCE, connect, driver, elsewhere};
 
 /// A schema with the table, on one server.
 pub(crate) struct Schema {
@@ -27,23 +28,23 @@ pub(crate) struct Schema {
 impl Schema {
     /// A schema on the server that tests share.
     pub(crate) async fn new() -> Self {
-        Self::on(Server::shared()).await
+        Self::on(PostgresServer::shared()).await
     }
 
     /// A schema on a server of the test's own.
-    pub(crate) async fn on(server: &Server) -> Self {
+    pub(crate) async fn on(server: &PostgresServer) -> Self {
         let schema = Self::without_table(server).await;
         schema.store().await.migrate().await.unwrap();
         schema
     }
 
     /// A schema that is empty yet.
-    pub(crate) async fn without_table(server: &Server) -> Self {
+    pub(crate) async fn without_table(server: &PostgresServer) -> Self {
         static SCHEMAS: AtomicUsize = AtomicUsize::new(0);
         let name = format!("lease_test_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
-        let setup = server.client().await;
+        let mut driver = driver(server);
+        let setup = connect(&driver).await;
         setup.batch_execute(&format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}")).await.unwrap();
-        let mut driver = server.config.clone();
         driver.options(format!("-c search_path={name}"));
         let foreign = Foreign(connect(&driver).await);
         Self { name, driver, foreign }
@@ -64,20 +65,10 @@ impl Schema {
 
     /// The driver's configuration with another way to the server.
     pub(crate) fn through(&self, port: u16) -> Config {
-        elsewhere(&self.driver, port)
+        let mut driver = elsewhere(&self.driver, port);
+        driver.options(format!("-c search_path={}", self.name));
+        driver
     }
-}
-
-/// The same database and role, behind another port of this machine.
-pub(crate) fn elsewhere(driver: &Config, port: u16) -> Config {
-    let mut other = Config::new();
-    other.host("127.0.0.1").port(port);
-    other.user(driver.get_user().unwrap_or("postgres")).dbname(driver.get_dbname().unwrap_or("postgres"));
-    other.options(driver.get_options().unwrap_or_default());
-    if let Some(password) = driver.get_password() {
-        other.password(password);
-    }
-    other
 }
 
 /// A client that knows nothing of leases.

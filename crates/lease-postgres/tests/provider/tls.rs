@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt::Write, fs, path::PathBuf};
 
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     deadpool_postgres::{Manager, Pool},
@@ -12,7 +13,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use tempfile::TempDir;
 
 use crate::{
-    server::Server,
+    server::{connect, driver},
     support::{granted, name, owner, renewed, seconds},
 };
 
@@ -27,7 +28,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
 /// A server that takes TLS connections only, with a certificate for `localhost`; and where its authority's certificate lies, and a
 /// stranger's.
 struct Secured {
-    server: Server,
+    server: PostgresServer,
     port: u16,
     directory: TempDir,
 }
@@ -41,8 +42,8 @@ impl Secured {
         fs::write(directory.path().join("ca.pem"), trusted.pem()).unwrap();
         fs::write(directory.path().join("stranger.pem"), stranger.pem()).unwrap();
 
-        let server = Server::start("password_encryption = 'scram-sha-256'");
-        let admin = server.client().await;
+        let server = PostgresServer::local("password_encryption = 'scram-sha-256'").unwrap();
+        let admin = connect(&driver(&server)).await;
         admin.batch_execute("CREATE ROLE app LOGIN PASSWORD 'hunter2 & co'").await.unwrap();
         // The files have to be the server's own, so the server writes them.
         let data: String = admin.query_one("SHOW data_directory", &[]).await.unwrap().get(0);
@@ -61,10 +62,9 @@ impl Secured {
             admin.batch_execute(&sql).await.unwrap();
         }
         admin.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
-        for command in ["stop", "start"] {
-            server.cluster.as_ref().unwrap().command(command);
-        }
-        let port = server.config.get_ports()[0];
+        server.cluster().unwrap().stop().unwrap();
+        server.cluster().unwrap().start_again().unwrap();
+        let port = driver(&server).get_ports()[0];
         Self { server, port, directory }
     }
 
@@ -97,7 +97,7 @@ fn whole(error: &StoreError) -> String {
 #[tokio::test]
 async fn certificates_are_verified() {
     let secured = Secured::start().await;
-    secured.server.client().await.batch_execute("GRANT CREATE ON SCHEMA public TO app").await.unwrap();
+    connect(&driver(&secured.server)).await.batch_execute("GRANT CREATE ON SCHEMA public TO app").await.unwrap();
     for url in [
         secured.trusting("localhost", "verify-full", "ca.pem"),
         secured.trusting("localhost", "verify-ca", "ca.pem"),
@@ -112,7 +112,7 @@ async fn certificates_are_verified() {
         granted(&store, "job", "a", seconds(600)).await;
         renewed(&store, "job", "a", seconds(600)).await;
         let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'app'";
-        let admin = secured.server.client().await;
+        let admin = connect(&driver(&secured.server)).await;
         assert!(admin.query_one(encrypted, &[]).await.unwrap().get::<_, bool>(0));
         assert!(store.release(&name("job"), &owner("a")).await.unwrap());
     }
@@ -135,8 +135,8 @@ async fn certificates_are_verified() {
 /// A server without TLS is refused by whoever requires it.
 #[tokio::test]
 async fn a_server_without_tls_is_refused() {
-    let server = Server::start("");
-    let url = format!("postgres://postgres@localhost:{}/postgres?sslmode=require", server.config.get_ports()[0]);
+    let server = PostgresServer::local("").unwrap();
+    let url = format!("postgres://postgres@localhost:{}/postgres?sslmode=require", driver(&server).get_ports()[0]);
     let error = PostgresLeaseStore::connect(url.as_str()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("server does not support TLS"), "{error}");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
+use lease_conformance::servers::PostgresServer;
 use lease_postgres::{
     PostgresLeaseStore,
     deadpool_postgres::{Manager, Pool},
@@ -12,7 +13,7 @@ use lease_postgres::{
 use tokio::time::timeout;
 
 use crate::{
-    server::{PATIENCE, Server},
+    server::PATIENCE,
     support::{Schema, granted, name, owner, seconds},
 };
 
@@ -57,7 +58,7 @@ async fn a_release_wakes_its_watchers() {
 /// CL-09: a listener whose connection was ended finds its way back, and wakes whoever may have missed something.
 #[tokio::test]
 async fn a_listener_finds_its_way_back() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let store = schema.store().await;
     listening(&store).await;
@@ -70,16 +71,16 @@ async fn a_listener_finds_its_way_back() {
         assert!(store.release(&name("job"), &owner("a")).await.unwrap());
         wakes(wakeup).await;
     }
-    server.cluster.as_ref().unwrap().command("stop");
+    server.cluster().unwrap().stop().unwrap();
     let wakeup = store.watch(&name("job"));
-    server.cluster.as_ref().unwrap().command("start");
+    server.cluster().unwrap().start_again().unwrap();
     wakes(wakeup).await;
 }
 
 /// S13: nobody listens until somebody watches, and nobody does any more when the store is gone; its watchers just sleep on.
 #[tokio::test]
 async fn a_listener_comes_and_goes_with_its_store() {
-    let server = Server::start("");
+    let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
     let store = schema.store().await;
     granted(&store, "job", "a", seconds(600)).await;

@@ -1,6 +1,7 @@
 //! The suite's way to PostgreSQL: a schema for each case, and a network that can be held still.
 
 use std::{
+    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -8,39 +9,49 @@ use std::{
     time::Duration,
 };
 
-use lease_conformance::{Harness, Row, Undo};
+use lease_conformance::{
+    Harness, Row, Undo,
+    faults::{Held, Proxy},
+    servers::PostgresServer,
+};
 use lease_postgres::{
     PostgresConfig, PostgresLeaseStore,
     lease_core::{ForceRelease, ForcedRelease, LeaseAdmin, LeaseName, OwnerId, StoreError, async_trait},
     tokio_postgres::{Client, Config},
 };
 
-use crate::{
-    proxy::{Held, Proxy},
-    server::{Server, connect},
-};
+use crate::server::{address, connect, driver, elsewhere};
 
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
-pub(crate) struct PostgresHarness {
+/// How the stores reach the server; the hooks go there themselves.
+pub(crate) trait Way: Send + Sync + 'static {
+    /// The host and the port where a way to this server begins.
+    fn to(driver: &Config) -> String;
+}
+
+/// No detour.
+pub(crate) struct Direct;
+
+impl Way for Direct {
+    fn to(driver: &Config) -> String {
+        address(driver)
+    }
+}
+
+pub(crate) struct PostgresHarness<W = Direct> {
     /// A session of its own on the case's schema, for the hooks.
     client: Client,
     /// What other sessions on that schema are made of.
     config: Config,
     schema: String,
     proxy: Arc<Proxy>,
+    way: PhantomData<W>,
 }
 
-impl PostgresHarness {
+impl<W: Way> PostgresHarness<W> {
     fn store_config(&self) -> PostgresConfig {
-        let mut driver = Config::new();
-        driver.host("127.0.0.1").port(self.proxy.address.port());
-        driver.user(self.config.get_user().unwrap_or("postgres"));
-        driver.dbname(self.config.get_dbname().unwrap_or("postgres"));
-        if let Some(password) = self.config.get_password() {
-            driver.password(password);
-        }
+        let driver = elsewhere(&self.config, self.proxy.address().port());
         PostgresConfig::new(driver).schema(&self.schema).operation_timeout(OPERATION_TIMEOUT)
     }
 
@@ -50,21 +61,20 @@ impl PostgresHarness {
 }
 
 #[async_trait]
-impl Harness for PostgresHarness {
+impl<W: Way> Harness for PostgresHarness<W> {
     type Store = PostgresLeaseStore;
 
     async fn start() -> Self {
         static CASES: AtomicUsize = AtomicUsize::new(0);
-        let server = Server::shared();
+        let mut config = driver(PostgresServer::shared());
         let case = CASES.fetch_add(1, Ordering::Relaxed);
         let schema = format!("lease_case_{}_{case}", std::process::id());
-        let setup = server.client().await;
+        let setup = connect(&config).await;
         setup.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")).await.unwrap();
-        let mut config = server.config.clone();
         config.options(format!("-c search_path={schema}"));
         let client = connect(&config).await;
-        let proxy = Arc::new(Proxy::start(server.address()).await);
-        let harness = Self { client, config, schema, proxy };
+        let proxy = Arc::new(Proxy::start(W::to(&config)).await.unwrap());
+        let harness = Self { client, config, schema, proxy, way: PhantomData };
         harness.store().await.migrate().await.unwrap();
         harness
     }
