@@ -5,7 +5,6 @@
 
 use std::{
     env, fs,
-    io::Write,
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, ExitCode, Stdio},
@@ -74,15 +73,14 @@ impl PgBouncer {
         let readable = Command::new("chmod").args(["-R", "a+rX"]).arg(directory.path()).status().unwrap();
         assert!(readable.success());
         let shell = command.args(["sh", "-c", script, "sh"]).arg(program().unwrap()).arg(&settings);
-        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        shell.stdin.as_mut().unwrap().flush().unwrap();
-        for _ in 0..3000 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Self { port, _shell: shell, _directory: directory };
-            }
+        let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let started = Self { port, _shell: shell, _directory: directory };
+        let is_up = (0..3000).any(|_| {
             thread::sleep(Duration::from_millis(20));
-        }
-        panic!("PgBouncer did not start");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        assert!(is_up, "PgBouncer did not start");
+        started
     }
 }
 
