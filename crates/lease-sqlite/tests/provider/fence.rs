@@ -71,13 +71,13 @@ async fn a_term_commits_and_a_stale_one_learns_why_not() {
     let lost = FenceReason::Lost;
     for (term, change, reason) in [
         (&former, "SELECT 1", lost(LossReason::Superseded(term.token))),
-        (&term, "UPDATE singleton_leases SET expires_at = 1", FenceReason::Expired),
-        (&term, "UPDATE singleton_leases SET expires_at = -9223372036854775808", FenceReason::Expired),
         (&term, "UPDATE singleton_leases SET owner = 'b'", lost(LossReason::TakenOver(owner("b")))),
         (&term, "UPDATE singleton_leases SET owner = NULL", lost(LossReason::ForcedOut)),
+        (&term, "UPDATE singleton_leases SET owner = 'a', expires_at = 1", FenceReason::Expired),
+        (&term, "UPDATE singleton_leases SET expires_at = -9223372036854775808", FenceReason::Expired),
         (&term, "DELETE FROM singleton_leases", lost(LossReason::Deleted)),
     ] {
-        let _ = other.0.query_row(change, [], |_| Ok(()));
+        other.execute(change);
         for behavior in BEHAVIORS {
             let transaction = begin(&mut client, behavior);
             insert(&transaction, "stale");
