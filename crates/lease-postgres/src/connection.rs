@@ -54,7 +54,8 @@ pub(crate) fn pool(settings: &Settings, pooler: &Pooler) -> Result<Pool, Failure
 /// - A lock is waited for a little less than an operation lasts, so that a renewal whose row somebody keeps is an answer.
 /// - A statement lasts no longer than an operation, so that one whose client is gone does not outlive it.
 fn with_options(driver: &Config, operation_timeout: Duration) -> Config {
-    let statement_timeout = operation_timeout.as_millis();
+    // The server counts milliseconds in 32 bits.
+    let statement_timeout = operation_timeout.as_millis().min(i32::MAX.unsigned_abs().into());
     let lock_timeout = (statement_timeout * 9 / 10).max(1);
     let mut driver = driver.clone();
     let options = [
@@ -120,12 +121,15 @@ mod tests {
     /// S8: the store's own options come last, so that the server takes them, and leave the user's others alone.
     #[test]
     fn sessions_are_started_with_the_stores_options() {
-        let options = |url: &str| {
+        let options = |url: &str, operation_timeout| {
             let driver: Config = url.parse().unwrap();
-            with_options(&driver, Duration::from_secs(5)).get_options().unwrap().to_owned()
+            with_options(&driver, operation_timeout).get_options().unwrap().to_owned()
         };
+        let seconds = Duration::from_secs(5);
         let ours = r"-c default_transaction_isolation=read\ committed -c lock_timeout=4500 -c statement_timeout=5000";
-        assert_eq!(options("postgres://localhost"), ours);
-        assert_eq!(options("postgres://localhost?options=-c%20jit%3Doff"), format!("-c jit=off {ours}"));
+        assert_eq!(options("postgres://localhost", seconds), ours);
+        assert_eq!(options("postgres://localhost?options=-c%20jit%3Doff", seconds), format!("-c jit=off {ours}"));
+        assert!(options("postgres://localhost", Duration::MAX).ends_with("-c statement_timeout=2147483647"));
+        assert!(options("postgres://localhost", Duration::from_millis(1)).contains("-c lock_timeout=1 "));
     }
 }

@@ -5,6 +5,7 @@
 mod server;
 
 mod budget;
+mod dropped;
 mod fence;
 mod ledger;
 mod locks;
