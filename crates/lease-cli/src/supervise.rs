@@ -209,8 +209,7 @@ impl Supervision<'_> {
     /// Ends the group without a watchdog. The lease is renewed meanwhile, if it can be.
     async fn end_unwatched(&mut self) -> Outcome {
         self.watchdog.bury();
-        let mut chain = StopChain::new(deadline_of(self.lease), self.grace);
-        chain.stop(LocalInstant::now());
+        let mut chain = StopChain::without_watchdog(deadline_of(self.lease), self.grace, LocalInstant::now());
         while let Some(group) = self.group
             && group.is_running()
         {
@@ -230,7 +229,7 @@ impl Supervision<'_> {
         {
             terminal::give_foreground(io::stdin(), getpgrp());
         }
-        self.outcome(chain.has_lapsed())
+        self.outcome(chain.has_lapsed() || self.is_lost())
     }
 
     fn outcome(&self, lapsed: bool) -> Outcome {

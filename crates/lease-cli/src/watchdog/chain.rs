@@ -47,6 +47,18 @@ impl StopChain {
         Self { deadline, grace, stage: Stage::Running, lapsed: false }
     }
 
+    /// The chain of a group whose watchdog has died: it is ended, with its grace. Whether the watchdog had begun with that, because the
+    /// lease was about to end, only the clock can tell.
+    pub(crate) fn without_watchdog(deadline: LocalInstant, grace: Duration, now: LocalInstant) -> Self {
+        let mut chain = Self::new(deadline, grace);
+        if now >= chain.stop_point() {
+            chain.lapse(now);
+        } else {
+            chain.stop(now);
+        }
+        chain
+    }
+
     /// Takes a new deadline. A chain that has begun to end the group goes on.
     pub(crate) fn set_deadline(&mut self, deadline: LocalInstant) {
         self.deadline = deadline;
@@ -154,6 +166,18 @@ mod tests {
         let (start, mut chain) = chain();
         assert_eq!(chain.due(start + seconds(9)), Due::Kill);
         assert!(chain.has_lapsed());
+    }
+
+    /// E3: a watchdog that killed the group at the deadline, and died before it could say so, is believed.
+    #[test]
+    fn a_watchdog_that_dies_at_the_end_of_a_lease_leaves_a_lapse() {
+        let (start, _) = chain();
+        let after = |time| StopChain::without_watchdog(start + seconds(3), GRACE, start + time);
+        for (time, lapsed) in [(seconds(2), false), (Duration::from_millis(2500), true), (seconds(3), true)] {
+            assert_eq!(after(time).has_lapsed(), lapsed, "{time:?}");
+        }
+        assert_eq!(after(seconds(2)).due(start + seconds(2)), Due::Terminate);
+        assert_eq!(after(seconds(3)).due(start + seconds(3)), Due::Kill);
     }
 
     #[test]
