@@ -1,6 +1,11 @@
 //! Stores on a PostgreSQL server: what can be wrong with one at the start, and its table.
 
-use std::{fs, net::TcpListener, time::Duration};
+use std::{
+    fs,
+    net::{TcpListener, UdpSocket},
+    process::Command,
+    time::Duration,
+};
 
 use lease_conformance::servers::PostgresServer;
 use lease_core::clock::LocalInstant;
@@ -52,20 +57,41 @@ fn a_server_that_is_not_there() {
 #[test]
 fn a_server_that_does_not_answer() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = silent.local_addr().unwrap().port();
-    for command in ["run", "migrate"] {
-        let started = LocalInstant::now();
-        let url = format!("postgres://app:hunter2@127.0.0.1:{port}/service?operation_timeout=1");
-        if command == "run" {
-            refused(&url, 69);
-        } else {
-            let (code, said) = refusal(Place::new().lease().args([command, "--store", &url]));
-            assert_eq!(code, Some(69));
-            assert!(!said.contains("hunter2"), "{said}");
-        }
-        let took = LocalInstant::now().saturating_duration_since(started);
-        assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(4), "{took:?}");
-    }
+    let url =
+        format!("postgres://app:hunter2@127.0.0.1:{}/service?operation_timeout=1", silent.local_addr().unwrap().port());
+    takes_a_second(|| refused(&url, 69));
+    takes_a_second(|| {
+        let (code, said) = refusal(Place::new().lease().args(["migrate", "--store", &url]));
+        assert!(code == Some(69) && !said.contains("hunter"), "{code:?}: {said}");
+        said
+    });
+}
+
+/// S12, CL-03: a resolver that says nothing is waited for no longer, though a look-up cannot be stopped: it takes 10 s to fail.
+#[test]
+#[ignore = "mounts a file: run `cargo test -p lease-cli resolver -- --ignored` as root"]
+fn a_resolver_that_does_not_answer() {
+    const ADDRESS: &str = "127.0.0.9";
+    let _silent = UdpSocket::bind((ADDRESS, 53)).unwrap();
+    let place = Place::new();
+    fs::write(place.path("resolv.conf"), format!("nameserver {ADDRESS}\n")).unwrap();
+    let mut command = Command::new("unshare");
+    command.current_dir(place.path(".")).args(["--mount", "sh", "-c"]);
+    command.args([r#"mount --bind resolv.conf /etc/resolv.conf && exec "$0" "$@""#, env!("CARGO_BIN_EXE_lease")]);
+    command.args(["migrate", "--store", "postgres://app@db.example.com/service?operation_timeout=1"]);
+    takes_a_second(|| {
+        let (code, said) = refusal(&mut command);
+        assert_eq!(code, Some(69), "{said}");
+        said
+    });
+}
+
+/// Expects this to take the operation timeout of a second.
+fn takes_a_second(attempt: impl FnOnce() -> String) {
+    let started = LocalInstant::now();
+    let said = attempt();
+    let took = LocalInstant::now().saturating_duration_since(started);
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(5), "{took:?}: {said}");
 }
 
 /// A role that is not let in, and a database that does not exist. No password is shown, be it right or wrong.
