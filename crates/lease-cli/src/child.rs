@@ -2,7 +2,8 @@
 //!
 //! It exists for what only the child itself can do without unsafe code: it takes the terminal's foreground before the command could
 //! miss it, and on Linux it asks the kernel to kill it when the watchdog dies, so that even `pkill -9` of every `lease` process
-//! leaves no command running.
+//! leaves no command running. And it stops itself until `lease` has been told of its process group: a watchdog that dies before it
+//! could tell leaves nothing that nobody knows of.
 
 use std::{
     ffi::OsString,
@@ -11,7 +12,10 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use nix::unistd::{Pid, getpgrp, getppid};
+use nix::{
+    sys::signal::{Signal, raise},
+    unistd::{Pid, getpgrp, getppid},
+};
 
 use crate::{
     exit::{self, say},
@@ -24,8 +28,10 @@ pub(crate) fn become_command(watchdog: i32, foreground: bool, command: &[OsStrin
         say(&format!("cannot tie the command to its watchdog: {error}"));
         return exit::NOT_EXECUTABLE.into();
     }
-    if getppid() != Pid::from_raw(watchdog) {
-        // The watchdog died before the kernel knew; there is nobody left to answer to.
+    // The watchdog lets this process go on when `lease` knows its group, so that either can end all of it. When the watchdog dies before
+    // the kernel knew, there is nobody left to answer to, and nobody who would let it go on.
+    let is_watched = || getppid() == Pid::from_raw(watchdog);
+    if !is_watched() || raise(Signal::SIGSTOP).is_err() || !is_watched() {
         return exit::NOT_EXECUTABLE.into();
     }
     if foreground {

@@ -40,6 +40,8 @@ pub(crate) enum Order {
         /// The process group that lends the child the terminal's foreground; none to leave the terminal alone.
         foreground_of: Option<i32>,
     },
+    /// The child's group is known here: let the child become the command.
+    Go,
     /// The lease was renewed.
     Deadline(BootTime),
     /// End the group within the grace, as was asked.
@@ -61,7 +63,7 @@ pub(crate) enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The child runs, as the leader of the process group of this id.
+    /// The child is there, as the leader of the process group of this id, and waits for [`Order::Go`].
     Started(i32),
     /// The child could not even be tried.
     NotStarted(String),

@@ -27,6 +27,9 @@ const ALLOWANCE: Duration = Duration::from_millis(15);
 /// How often a group is looked at whose watchdog is dead.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How often nothing of such a group must have been seen before what could not be seen is killed.
+const QUIET_LOOKS: u32 = 2;
+
 /// How long a stop signal to this process may take to be delivered.
 const DELIVERY: Duration = Duration::from_millis(100);
 
@@ -149,7 +152,10 @@ impl Supervision<'_> {
 
     async fn note(&mut self, report: Report) {
         match report {
-            Report::Started(id) => self.group = Some(Group::led_by(Pid::from_raw(id))),
+            Report::Started(id) => {
+                self.group = Some(Group::led_by(Pid::from_raw(id)));
+                self.watchdog.tell(&Order::Go);
+            }
             Report::Heard(deadline) if deadline == self.told_as => self.heard = self.told,
             Report::Stopped(number) => self.suspend(number).await,
             Report::Exited(end) => self.end = Some(end),
@@ -210,9 +216,12 @@ impl Supervision<'_> {
     async fn end_unwatched(&mut self) -> Outcome {
         self.watchdog.bury();
         let mut chain = StopChain::without_watchdog(deadline_of(self.lease), self.grace, LocalInstant::now());
-        while let Some(group) = self.group
-            && group.is_running()
-        {
+        let mut quiet_looks = 0;
+        while let Some(group) = self.group {
+            quiet_looks = if group.is_running() { 0 } else { quiet_looks + 1 };
+            if quiet_looks >= QUIET_LOOKS && group.is_gone() {
+                break;
+            }
             let now = LocalInstant::now();
             chain.set_deadline(deadline_of(self.lease));
             if self.is_lost() {

@@ -25,7 +25,7 @@
 //! | L and W die at once | the same; `killall lease` does not do it, for W and C go by other names |
 //! | L and W freeze at once | nothing can end C: freezing a whole control group or machine freezes C as well |
 //! | L dies before C starts | W hears nothing, or the socket close, and ends; the lease expires |
-//! | W dies before C starts | L releases the lease |
+//! | W dies before C starts | L releases the lease. C does not become the command before L knows its group |
 //! | L freezes before C starts | W starts nothing once the stop point has passed |
 //!
 //! L releases the lease only when nothing of the group runs any more. Not covered is what leaves the group, as daemons do; what runs as

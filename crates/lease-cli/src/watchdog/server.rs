@@ -36,6 +36,9 @@ const CLOCK_STEP: Duration = Duration::from_millis(250);
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
+/// How often nothing of a group must have been seen before what could not be seen is killed.
+const QUIET_LOOKS: u32 = 2;
+
 /// A group that survives SIGKILL this often is reported: it runs as somebody else, or hangs inside the system.
 const KILLS_UNTIL_REPORT: u32 = 50;
 
@@ -73,7 +76,8 @@ async fn run(command: &[OsString]) -> io::Result<()> {
     };
     let lender = foreground_of.map(Pid::from_raw);
     let voice = Voice::default();
-    let mut watch = Watch { lease, orphaned: false, group, chain, terminal, lender, exited: false, kills: 0, voice };
+    let mut watch =
+        Watch { lease, orphaned: false, group, chain, terminal, lender, child: Child::Starting, kills: 0, voice };
     watch.report(&Report::Started(group.id().as_raw()));
     watch.until_gone(children).await;
     watch.voice.finish().await;
@@ -91,6 +95,18 @@ fn start(command: &[OsString], input: OwnedFd, foreground: bool) -> io::Result<G
     Ok(Group::led_by(Pid::from_raw(id)))
 }
 
+/// How far the child, the group's leader, has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Child {
+    Starting,
+    /// It has stopped itself, and waits to become the command.
+    Waits,
+    /// `lease` knows the group and lets the child go on, which has not stopped itself yet.
+    MayGo,
+    Goes,
+    Exited,
+}
+
 /// A child's group under watch.
 #[derive(Debug)]
 struct Watch {
@@ -103,8 +119,7 @@ struct Watch {
     terminal: Option<OwnedFd>,
     /// The process group that lends its foreground.
     lender: Option<Pid>,
-    /// The child, the group's leader, has ended.
-    exited: bool,
+    child: Child,
     /// How often the group was killed.
     kills: u32,
     voice: Voice,
@@ -113,6 +128,7 @@ struct Watch {
 impl Watch {
     async fn until_gone(&mut self, mut children: unix::Signal) {
         let mut look = FIRST_LOOK;
+        let mut quiet_looks = 0;
         loop {
             self.look_at_child();
             let now = LocalInstant::now();
@@ -127,13 +143,15 @@ impl Watch {
                 }
                 Due::Nothing(until) => until,
             };
-            if self.exited {
-                if !self.group.is_running() {
-                    break;
-                }
+            if self.has_exited() {
+                // What is left hears that it is to end, whether or not it can be seen.
                 if !self.chain.is_stopping() {
                     self.chain.stop(now);
                     continue;
+                }
+                quiet_looks = if self.group.is_running() { 0 } else { quiet_looks + 1 };
+                if quiet_looks >= QUIET_LOOKS && self.group.is_gone() {
+                    break;
                 }
                 wake = wake.min(now + look);
                 look = (look * 2).min(LAST_LOOK);
@@ -160,6 +178,7 @@ impl Watch {
     fn obey(&mut self, order: Option<Order>) {
         let now = LocalInstant::now();
         match order {
+            Some(Order::Go) => self.advance(Child::Waits, Child::MayGo),
             Some(Order::Deadline(deadline)) => {
                 self.chain.set_deadline(deadline.into());
                 self.report(&Report::Heard(deadline));
@@ -182,21 +201,38 @@ impl Watch {
             Some(Order::Start { .. }) | None => {
                 self.orphaned = true;
                 self.chain.stop(now);
-                if !self.exited {
+                if !self.has_exited() {
                     self.voice.say("the process that holds the lease is gone: ending its command".into());
                 }
             }
         }
     }
 
+    /// Lets the child become the command when the other of the two conditions was met `before`, and else remembers this one.
+    fn advance(&mut self, before: Child, otherwise: Child) {
+        if self.child == before {
+            self.child = Child::Goes;
+            self.group.signal(Signal::SIGCONT);
+        } else if self.child == Child::Starting {
+            self.child = otherwise;
+        }
+    }
+
+    fn has_exited(&self) -> bool {
+        self.child == Child::Exited
+    }
+
     fn look_at_child(&mut self) {
-        while !self.exited
+        while !self.has_exited()
             && let Some(change) = next_change(self.group.id())
         {
             match change {
                 Change::Ended(end) => {
-                    self.exited = true;
+                    self.child = Child::Exited;
                     self.report(&Report::Exited(end));
+                }
+                Change::Stopped(Signal::SIGSTOP) if matches!(self.child, Child::Starting | Child::MayGo) => {
+                    self.advance(Child::MayGo, Child::Waits);
                 }
                 Change::Stopped(signal) => self.stopped(signal),
             }
