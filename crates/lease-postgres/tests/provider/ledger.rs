@@ -58,7 +58,7 @@ async fn assert_no_stale_row(level: IsolationLevel) {
     assert_eq!(schema.foreign.one::<i64>(stale, &[]).await, 0, "rows of stale terms were committed");
     let rows: i64 = schema.foreign.one("SELECT count(*) FROM ledger", &[]).await;
     assert!(rows >= committed, "{rows} rows of {committed} commits");
-    assert!(committed > 200 && refused > 200, "{committed} committed and {refused} refused prove little");
+    assert!(committed > 100 && refused > 100, "{committed} committed and {refused} refused prove little");
 }
 
 struct Writer {
@@ -82,8 +82,8 @@ impl Writer {
     }
 
     async fn step(&mut self) {
-        // As short as a step, so that terms end everywhere in the steps of others.
-        let lasting = millis(fastrand::u64(1..60));
+        // As short as a step, so that terms end everywhere in the steps of others; or longer, for a machine whose steps take long.
+        let lasting = millis(fastrand::u64(if fastrand::bool() { 1..60 } else { 60..400 }));
         match (fastrand::u32(0..20), self.term.clone()) {
             (0..4, _) | (_, None) => {
                 if let Ok(Acquisition::Acquired(token)) = self.store.try_acquire(&self.job, &self.me, lasting).await {
@@ -114,7 +114,7 @@ impl Writer {
         self.store.verify(&transaction, term).await.ok()?;
         transaction.execute(insert, &[&term.token.value()]).await.ok()?;
         // Whoever is verified may take his time, or what is left of the term.
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..20))).await;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..60))).await;
         transaction.commit().await.ok()
     }
 }
