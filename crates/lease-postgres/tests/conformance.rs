@@ -10,7 +10,15 @@ mod harness;
 #[path = "support/server.rs"]
 mod server;
 
+#[cfg(not(lease_no_postgres))]
 suite! {
     conformance: PostgresHarness,
     conformance_dyn: Dyn<PostgresHarness>,
+}
+
+#[cfg(lease_no_postgres)]
+suite! {
+    conformance: PostgresHarness,
+    conformance_dyn: Dyn<PostgresHarness>;
+    without { server: "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`" }
 }

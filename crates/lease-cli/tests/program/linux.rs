@@ -23,6 +23,36 @@ fn no_command_outlives_both_lease_and_watchdog() {
     eventually("the end of the command", || place.is_deserted());
 }
 
+/// E3: nothing of the command's group outlives its lease, not even what forks and ends while the watchdog looks at the processes one by
+/// one. Each command finds out whether anything of the one before still holds the lock.
+#[test]
+fn what_forks_and_ends_is_ended_too() {
+    let place = Place::new();
+    for script in ["(sleep 600 &) &", "( (sleep 600 &) & ) & exit 0"] {
+        for _ in 0..20 {
+            assert!(Running::start(&mut place.run(&[], script)).await_end().success());
+            assert!(place.is_deserted(), "{script} left something behind");
+        }
+    }
+}
+
+/// E3: a watchdog that dies before `lease` knows the command's group leaves no command: it has not begun.
+#[test]
+fn a_watchdog_that_dies_at_the_start_leaves_no_command() {
+    let place = Place::new();
+    for pause in 0..40 {
+        let mut holder = Running::start(&mut place.run(&[], "(while :; do sleep 0.1; done) & sleep 600"));
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        let children = format!("/proc/{0}/task/{0}/children", holder.id());
+        for watchdog in std::fs::read_to_string(children).unwrap_or_default().split_ascii_whitespace() {
+            let _ = kill(Pid::from_raw(watchdog.parse().unwrap()), Signal::SIGKILL);
+        }
+        holder.signal(Signal::SIGTERM);
+        holder.await_end();
+        assert!(place.is_deserted(), "after {pause} ms something was left behind");
+    }
+}
+
 /// The watchdog goes by another name than `lease`, so that `killall lease` does not take it along.
 #[test]
 fn the_watchdog_goes_by_another_name() {

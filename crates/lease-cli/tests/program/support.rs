@@ -20,6 +20,17 @@ pub(crate) use store::{Database, Schema, Store, on_each_store};
 
 mod store;
 
+/// A program that ignores no signals, although whoever started the tests may, such as `nohup` or a script's background job.
+fn undisturbed(program: &str) -> Command {
+    if cfg!(target_os = "linux") {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT", program]);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
 /// How long a test waits for something that must happen: long, for the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -64,7 +75,7 @@ impl Place {
 
     /// `lease` in this place, with nothing of the user's.
     pub(crate) fn lease(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lease"));
+        let mut command = undisturbed(env!("CARGO_BIN_EXE_lease"));
         command.current_dir(self.directory.path()).env_remove("LEASE_STORE").env("HOME", self.path("home"));
         command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
         command

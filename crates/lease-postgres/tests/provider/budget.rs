@@ -24,6 +24,10 @@ async fn written(foreign: &Foreign) -> (i64, i64) {
 /// S3: a thousand refusals write no byte of WAL and take no transaction id, whether the lease is held, rests, or is locked; neither do
 /// renewals and releases that are refused.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn what_changes_nothing_writes_nothing() {
     let server = PostgresServer::local(
         "autovacuum = off\ncheckpoint_timeout = '1d'\nbgwriter_lru_maxpages = 0\nmax_wal_senders = 0\nwal_level = minimal",
@@ -76,6 +80,10 @@ async fn quiet(foreign: &Foreign) {
 
 /// Each verb is one round trip, counted on the wire, as is a thousand renewals in one call.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn each_verb_is_one_round_trip() {
     let schema = Schema::new().await;
     let proxy = Proxy::start(address(&schema.driver)).await.unwrap();
@@ -127,6 +135,10 @@ async fn each_verb_is_one_round_trip() {
 /// S5: a release does not wait for the disk, everything that grants or holds does, also for a role that says otherwise; and the
 /// session keeps its setting.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn only_a_release_does_not_wait_for_the_disk() {
     let server =
         PostgresServer::local("autovacuum = off\nwal_writer_delay = '10s'\nwal_writer_flush_after = '1GB'").unwrap();
@@ -165,6 +177,10 @@ async fn only_a_release_does_not_wait_for_the_disk() {
 
 /// S4: a thousand renewals in one call take less than a thirtieth of the time of a thousand calls.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_thousand_renewals_in_one_call_are_thirty_times_faster() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -195,6 +211,10 @@ async fn a_thousand_renewals_in_one_call_are_thirty_times_faster() {
 
 /// PB-01: a heartbeat touches no index and reuses its page.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn renewals_are_hot() {
     let schema = Schema::new().await;
     let (store, foreign) = (schema.store().await, &schema.foreign);

@@ -13,6 +13,10 @@ use crate::support::{Schema, granted, name, owner, refused, seconds};
 /// S11, S13, CX-02, CX-08: after each verb was dropped at each of its polls, no session is in a transaction or runs a statement, the
 /// pool has no more connections than it may, all of them at hand, and each answers.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn no_transaction_and_no_connection_is_left_behind() {
     let schema = Schema::new().await;
     let mut driver = schema.driver.clone();

@@ -36,6 +36,10 @@ fn fenced(result: Result<(), FenceError>) -> FenceReason {
 /// A term that stands is verified and committed, on the driver's transactions and on deadpool's; one that is over is fenced off for the
 /// reason that the row gives.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_term_commits_and_a_stale_one_learns_why_not() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -75,6 +79,10 @@ async fn a_term_commits_and_a_stale_one_learns_why_not() {
 /// While a transaction is verified nobody else is granted the lease, run out as it is, nor is it forced out; the holder renews, and
 /// releases, without a wait.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_verified_transaction_keeps_everybody_else_out() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -106,6 +114,10 @@ async fn a_verified_transaction_keeps_everybody_else_out() {
 /// A transaction that began before the term ended learns of it from the lock, under each isolation level; one that began before a
 /// renewal is not disturbed.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn an_old_snapshot_hides_no_takeover() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -145,6 +157,10 @@ async fn an_old_snapshot_hides_no_takeover() {
 /// A holder that freezes inside a verified transaction is ended by the server when its term is over, and another takes the lease within
 /// a second; without our help its session would have kept it.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_frozen_holder_keeps_nobody_waiting() {
     const ENOUGH: Duration = Duration::from_millis(2000);
     let schema = Schema::new().await;
@@ -181,6 +197,10 @@ async fn takeover_from_frozen(schema: &Schema, store: &PostgresLeaseStore, level
 
 /// A session's own limit stands when it is shorter, and what is set is gone with the transaction.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn the_sessions_own_idle_limit_stands() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -207,6 +227,10 @@ async fn the_sessions_own_idle_limit_stands() {
 /// Invariant: whatever ends another's term locks the row FOR UPDATE first, and only the holder's own renewals and releases do less. All
 /// fencing rests on it. A statement that writes and is in neither list has to be thought about.
 #[test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 fn whatever_ends_a_term_locks_for_update_first() {
     const ENDS_A_TERM: [&str; 2] = ["acquire.sql", "force_release.sql"];
     const ITS_OWN: [&str; 4] = ["renew.sql", "renew_many.sql", "release.sql", "release_after.sql"];

@@ -17,12 +17,20 @@ use crate::{
 
 /// S1, RC-10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn no_stale_row_is_committed_under_read_committed() {
     assert_no_stale_row(IsolationLevel::ReadCommitted).await;
 }
 
 /// S1, RC-10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn no_stale_row_is_committed_under_repeatable_read() {
     assert_no_stale_row(IsolationLevel::RepeatableRead).await;
 }

@@ -41,6 +41,10 @@ fn renewing(store: &PostgresLeaseStore) -> JoinHandle<Renewal> {
 
 /// S7, CT-04, CT-05: a renewal that waited for any kind of blocker, which committed or rolled back, lasts its whole duration.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_renewal_that_waited_lasts_in_full() {
     let schema = Schema::new().await;
     let (store, blocking) = (schema.store().await, schema.client().await);
@@ -60,6 +64,10 @@ async fn a_renewal_that_waited_lasts_in_full() {
 
 /// S4: what became of a row during a renewal's wait for it is told as it is.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_renewal_that_waited_in_vain_learns_the_truth() {
     let schema = Schema::new().await;
     let (store, blocking) = (schema.store().await, schema.client().await);
@@ -82,6 +90,10 @@ async fn a_renewal_that_waited_in_vain_learns_the_truth() {
 
 /// S3: nobody queues for a row, whatever lock is on it, and nobody is told how long that will last.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn an_attempt_on_a_locked_row_is_refused_at_once() {
     let schema = Schema::new().await;
     let (store, blocking) = (schema.store().await, schema.client().await);
@@ -101,6 +113,10 @@ async fn an_attempt_on_a_locked_row_is_refused_at_once() {
 
 /// S7, CT-05: a new name behind another session's insert that is rolled back is granted for its whole duration.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_grant_behind_an_insert_that_is_rolled_back_lasts_in_full() {
     let schema = Schema::new().await;
     let (store, blocking) = (schema.store().await, schema.client().await);
@@ -121,6 +137,10 @@ async fn a_grant_behind_an_insert_that_is_rolled_back_lasts_in_full() {
 
 /// S3, S8: a new name behind an insert that is committed is a race that was lost, and no error.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_grant_behind_an_insert_that_is_committed_is_refused() {
     let schema = Schema::new().await;
     let (store, blocking) = (schema.store().await, schema.client().await);
@@ -138,6 +158,10 @@ async fn a_grant_behind_an_insert_that_is_committed_is_refused() {
 /// S8, S12: a lock that outlasts the operation timeout is an error that proves that nothing happened, in time; for an attempt it is a
 /// refusal.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_lock_that_outlasts_the_operation_is_answered() {
     let schema = Schema::new().await;
     let limit = Duration::from_millis(500);
@@ -172,6 +196,10 @@ async fn a_lock_that_outlasts_the_operation_is_answered() {
 /// S11, CX-02, CX-03, CX-08: the statement of a call that was dropped while it waited is cancelled at the server; it changes nothing
 /// when the lock goes, its session ends, and the next call has another.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_wait_that_is_dropped_ends_at_the_server() {
     let schema = Schema::new().await;
     let store = PostgresLeaseStore::connect(schema.config().pool_size(1)).await.unwrap();

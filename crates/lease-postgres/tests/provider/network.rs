@@ -41,6 +41,10 @@ const OTHERS: &str = "FROM pg_stat_activity WHERE application_name = 'lease'";
 
 /// CL-01, CL-09: with every idle connection of the store ended by the server, the next call succeeds.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn terminated_connections_are_replaced() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -64,6 +68,10 @@ async fn terminated_connections_are_replaced() {
 /// CL-02, S14: a server that is gone for a while is `Unavailable` at once, and comes back without our help; the lease is still its
 /// owner's.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_restart_is_survived() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -97,6 +105,10 @@ async fn a_restart_is_survived() {
 /// CL-06: a server that was made read-only is an error of its own kind, for refusals too, and its connections are not kept: the
 /// store works again as soon as the server does.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_read_only_server_is_named_and_comes_back() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -158,6 +170,10 @@ async fn every_verb(store: &PostgresLeaseStore) -> Vec<(&'static str, Result<(),
 /// S12, CL-03, CX-04: a network that swallows what is sent, what is answered, or both: every call ends within the operation timeout,
 /// the first with a connection that was open and the later ones while they connect; and afterwards the store works.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_black_hole_bounds_every_call() {
     let limit = Duration::from_millis(500);
     let schema = Schema::new().await;
@@ -192,6 +208,10 @@ async fn granting(store: &PostgresLeaseStore) -> Result<(), StoreError> {
 
 /// CX-04: the answer to a grant is swallowed: the outcome is unknown, and the row says that it was made.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_lost_answer_is_indeterminate() {
     let limit = Duration::from_millis(500);
     let schema = Schema::new().await;
@@ -210,6 +230,10 @@ async fn a_lost_answer_is_indeterminate() {
 
 /// CL-04, S12: a listener that accepts and says nothing, and one that hangs up: `Unavailable` in time, with the cause.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_peer_that_is_no_server_is_unavailable() {
     let limit = Duration::from_millis(300);
     let schema = Schema::new().await;

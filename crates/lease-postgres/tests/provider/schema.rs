@@ -16,6 +16,10 @@ use crate::{
 
 /// SM-01: two dozen starters create the table at the same moment, and all of them may go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn two_dozen_starters_may_migrate_at_once() {
     for _ in 0..10 {
         let schema = Arc::new(Schema::without_table(PostgresServer::shared()).await);
@@ -38,6 +42,10 @@ async fn two_dozen_starters_may_migrate_at_once() {
 
 /// The six columns of the design, compared by code point, half of each page free, and one index.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn the_table_is_the_one_of_the_design() {
     let schema = Schema::new().await;
     let columns = "SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull, collname), ', ' ORDER BY attnum) \
@@ -71,6 +79,10 @@ async fn every_verb(store: &PostgresLeaseStore) -> Vec<Result<(), StoreError>> {
 
 /// S14, SM-02: without the table every verb says so, and the same store works as soon as the table is there again.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_missing_table_is_named_and_heals() {
     let schema = Schema::without_table(PostgresServer::shared()).await;
     let store = schema.store().await;
@@ -94,6 +106,10 @@ async fn a_missing_table_is_named_and_heals() {
 
 /// SM-04: a table that will not do is refused with the name of the column, and is left as it was.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_wrong_table_is_refused_by_the_name_of_its_column() {
     let right = "name text PRIMARY KEY, owner text, token bigint NOT NULL, acquired_at timestamptz NOT NULL, \
                  expires_at timestamptz NOT NULL, hand_over_at timestamptz";
@@ -143,6 +159,10 @@ async fn a_wrong_table_is_refused_by_the_name_of_its_column() {
 /// SM-04, CL-08: columns of somebody else's may stand beside ours, as long as they need no value; and they may come while a store has
 /// its statements prepared.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn extra_columns_do_no_harm() {
     let schema = Schema::new().await;
     let store = schema.store().await;
@@ -165,6 +185,10 @@ async fn extra_columns_do_no_harm() {
 
 /// CL-08: a change of a column's type under prepared statements is answered by sending them unnamed.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_lost_plan_is_made_anew() {
     let schema = Schema::new().await;
     let store = PostgresLeaseStore::connect(schema.config().pool_size(1)).await.unwrap();
@@ -179,6 +203,10 @@ async fn a_lost_plan_is_made_anew() {
 
 /// CL-08: sessions that forget their prepared statements, as those behind a pooler do.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn lost_statements_are_sent_unnamed() {
     use lease_postgres::{
         deadpool_postgres::{Manager, Pool},
@@ -196,6 +224,10 @@ async fn lost_statements_are_sent_unnamed() {
 
 /// SM-04: a table with another name, be it a word of SQL or of our statements, is a table like any other, in any schema.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_custom_table_works_under_any_plain_name() {
     let schema = Schema::without_table(PostgresServer::shared()).await;
     for table in ["order", "lease", "seen", "clock", "Locked", "excluded", "job_leases", &"t".repeat(63)] {
@@ -219,6 +251,10 @@ async fn a_custom_table_works_under_any_plain_name() {
 
 /// The rights that the documentation lists are enough, and each of them is needed: proven by a role that has no other.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn the_listed_rights_are_enough() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -262,6 +298,10 @@ async fn the_listed_rights_are_enough() {
 
 /// OV-05, SL-03: what somebody wrote by hand, to the ends of the range, neither panics nor wraps.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn values_at_the_end_of_their_range_are_no_trouble() {
     let schema = Schema::new().await;
     let store = schema.store().await;

@@ -46,6 +46,10 @@ async fn one_wins(stores: &[PostgresLeaseStore], round: usize) {
 
 /// S8, RC-06: on a service's own pool, whose role has a stricter default isolation level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn stricter_isolation_levels_leak_no_errors() {
     for level in [r"repeatable\ read", "serializable"] {
         let schema = Schema::new().await;
@@ -76,6 +80,10 @@ async fn stricter_isolation_levels_leak_no_errors() {
 /// S8, RC-06, OB-03: on connections of the store's own, a role's isolation level and lock timeout do not count, and the server's log
 /// knows nothing of contention.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn sessions_of_the_stores_own_are_read_committed() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -100,6 +108,10 @@ async fn sessions_of_the_stores_own_are_read_committed() {
 
 /// S7, S8: a role's lock timeout on a service's own pool: a renewal waits for a lock all the same, and an attempt is refused.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_roles_lock_timeout_leaks_no_errors() {
     let schema = Schema::new().await;
     let store = on_pool(&pool(&schema, "-c lock_timeout=10", 2));
@@ -126,6 +138,10 @@ async fn a_roles_lock_timeout_leaks_no_errors() {
 /// S12, S13, PE-01, PE-02: a pool that a service has emptied, and that would wait for ever, is `PoolTimeout` within the operation
 /// timeout; and what it gives is given back.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn an_emptied_pool_is_a_timeout_of_its_own_kind() {
     let schema = Schema::new().await;
     let pool = pool(&schema, "", 2);
@@ -156,6 +172,10 @@ async fn an_emptied_pool_is_a_timeout_of_its_own_kind() {
 
 /// S2, CT-02, CT-18: sessions in other time zones write and read the same instants.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn time_zones_make_no_difference() {
     let schema = Schema::new().await;
     let mut stores = Vec::new();
@@ -184,6 +204,10 @@ async fn time_zones_make_no_difference() {
 
 /// S10, CT-03: durations are absolute, also across a change of the clocks: what the statements add is no day of a calendar.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn durations_are_absolute_across_a_change_of_the_clocks() {
     let schema = Schema::new().await;
     let expression = "interval '1 microsecond'";
@@ -211,6 +235,10 @@ async fn durations_are_absolute_across_a_change_of_the_clocks() {
 /// S1, S8, RC-01, RC-07, OB-03: 64 contenders for a new name, five hundred times: one winner each, no error, and nothing in the
 /// server's log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn of_sixty_four_contenders_one_wins() {
     const CONTENDERS: usize = 64;
     let server = PostgresServer::local("").unwrap();

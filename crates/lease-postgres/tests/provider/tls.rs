@@ -95,6 +95,10 @@ fn whole(error: &StoreError) -> String {
 /// `verify-full` takes the right certificate, and refuses a wrong name and an unknown authority with an error that says so; the weaker
 /// modes take what they say.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn certificates_are_verified() {
     let secured = Secured::start().await;
     connect(&driver(&secured.server)).await.batch_execute("GRANT CREATE ON SCHEMA public TO app").await.unwrap();
@@ -134,6 +138,10 @@ async fn certificates_are_verified() {
 
 /// A server without TLS is refused by whoever requires it.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_server_without_tls_is_refused() {
     let server = PostgresServer::local("").unwrap();
     let url = format!("postgres://postgres@localhost:{}/postgres?sslmode=require", driver(&server).get_ports()[0]);
@@ -144,6 +152,10 @@ async fn a_server_without_tls_is_refused() {
 
 /// No error, and no Debug output of anything that is public, shows a password, be it right or wrong.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn passwords_are_never_shown() {
     let secured = Secured::start().await;
     let right = secured.url("127.0.0.1", "");

@@ -30,6 +30,10 @@ async fn listening(store: &PostgresLeaseStore) {
 
 /// S3: a release wakes its own name's watchers and no others, within milliseconds; so does a lease that an operator frees.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_release_wakes_its_watchers() {
     let schema = Schema::new().await;
     let (store, replica) = (schema.store().await, schema.store().await);
@@ -57,6 +61,10 @@ async fn a_release_wakes_its_watchers() {
 
 /// CL-09: a listener whose connection was ended finds its way back, and wakes whoever may have missed something.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_listener_finds_its_way_back() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -79,6 +87,10 @@ async fn a_listener_finds_its_way_back() {
 
 /// S13: nobody listens until somebody watches, and nobody does any more when the store is gone; its watchers just sleep on.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_listener_comes_and_goes_with_its_store() {
     let server = PostgresServer::local("").unwrap();
     let schema = Schema::on(&server).await;
@@ -97,6 +109,10 @@ async fn a_listener_comes_and_goes_with_its_store() {
 
 /// A pool of a service's own wakes nobody unless the store is told where to listen.
 #[tokio::test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 async fn a_pool_store_listens_where_it_is_told() {
     let schema = Schema::new().await;
     let pool = Pool::builder(Manager::new(schema.driver.clone(), NoTls)).build().unwrap();
@@ -112,6 +128,10 @@ async fn a_pool_store_listens_where_it_is_told() {
 
 /// SD-07: a runtime that ends with a listener in it takes nothing with it: the next runtime's first watcher begins anew.
 #[test]
+#[cfg_attr(
+    lease_no_postgres,
+    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
+)]
 fn a_listener_outlives_its_runtime() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = runtime();

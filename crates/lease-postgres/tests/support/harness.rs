@@ -73,6 +73,9 @@ impl<W: Way> Harness for PostgresHarness<W> {
         setup.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")).await.unwrap();
         config.options(format!("-c search_path={schema}"));
         let client = connect(&config).await;
+        let version: String = client.query_one("SHOW server_version", &[]).await.unwrap().get(0);
+        let product = version.split(' ').next().unwrap_or_default();
+        lease_conformance::report(&format!("PostgreSQL {product}"), &PostgresServer::shared().source().to_string());
         let proxy = Arc::new(Proxy::start(W::to(&config)).await.unwrap());
         let harness = Self { client, config, schema, proxy, way: PhantomData };
         harness.store().await.migrate().await.unwrap();
