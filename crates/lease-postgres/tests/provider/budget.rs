@@ -175,12 +175,10 @@ async fn only_a_release_does_not_wait_for_the_disk() {
     }
 }
 
-/// S4: a thousand renewals in one call take less than a thirtieth of the time of a thousand calls.
+/// S4: a thousand renewals in one call take less than a thirtieth of the time of a thousand calls. How much less depends on what a commit
+/// costs, so this is measured and not tested; that it is one round trip is tested above.
 #[tokio::test]
-#[cfg_attr(
-    lease_no_postgres,
-    ignore = "no PostgreSQL server: `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
-)]
+#[ignore = "a measurement: cargo test -p lease-postgres --test provider -- --ignored --nocapture thirty"]
 async fn a_thousand_renewals_in_one_call_are_thirty_times_faster() {
     let schema = Schema::new().await;
     let store = schema.store().await;
