@@ -43,11 +43,12 @@ impl StoreUrl {
             "postgres" | "postgresql" => {
                 lease_postgres::PostgresConfig::from_url(url).map(Self::Postgres).map_err(|error| refused(&error))
             }
-            // A URL may hold a password, so no more of it is shown than its scheme.
-            _ => Err(Failure::new(
+            // A URL may hold a password, so no more of it is shown than its scheme; what is no URL may hold one anywhere.
+            _ if is_scheme(scheme) => Err(Failure::new(
                 USAGE,
                 format!("the store's scheme is {scheme:?}: it must be one of {}", SCHEMES.join(", ")),
             )),
+            _ => Err(Failure::new(USAGE, format!("the store is no URL: it must be one of {}", SCHEMES.join(", ")))),
         }
     }
 
@@ -83,6 +84,13 @@ impl StoreUrl {
     }
 }
 
+/// Whether this is a scheme by RFC 3986, section 3.1.
+fn is_scheme(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && characters.all(|other| other.is_ascii_alphanumeric() || matches!(other, '+' | '-' | '.'))
+}
+
 /// A file in the user's state directory, `$XDG_STATE_HOME/lease/leases.db`.
 #[cfg(feature = "sqlite")]
 fn user_store() -> Result<StoreUrl, Failure> {
@@ -110,4 +118,27 @@ fn refused(error: &StoreError) -> Failure {
 fn failed(error: &StoreError) -> Failure {
     let code = if error.kind() == ErrorKind::InvalidConfig { USAGE } else { UNAVAILABLE };
     Failure::new(code, chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection string as psql takes it is no URL: nothing of it is shown, for a password may stand before the first colon.
+    #[test]
+    fn what_is_no_url_is_not_shown() {
+        for store in [
+            "host=h password=S3cret:PW",
+            "host=h password=S3cret options='a:b'",
+            "S3cret@h:1",
+            " S3cret:",
+            "",
+            "/tmp/S3cret.db",
+        ] {
+            let refused = StoreUrl::parse(Some(store)).unwrap_err().to_string();
+            assert!(refused.starts_with("the store is no URL"), "{refused}");
+            assert!(!refused.contains("S3cret"), "{refused}");
+        }
+        assert!(StoreUrl::parse(Some("mysql://h")).unwrap_err().to_string().contains("\"mysql\""));
+    }
 }
