@@ -133,7 +133,7 @@ mod tests {
             "S3cret@h:1",
             " S3cret:",
             "",
-            "/tmp/S3cret.db",
+            "/var/S3cret.db",
         ] {
             let refused = StoreUrl::parse(Some(store)).unwrap_err().to_string();
             assert!(refused.starts_with("the store is no URL"), "{refused}");
