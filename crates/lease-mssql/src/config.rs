@@ -2,26 +2,24 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use lease_core::{ErrorKind, Operation, StoreError};
-use tiberius::{AuthMethod, Config, EncryptionLevel};
+use lease_core::{Operation, StoreError};
+use tiberius::{AuthMethod, Config};
 
 use crate::{
     connection::{self, Server},
     error::Failure,
 };
+use check::invalid;
+pub use encrypt::Encrypt;
 
 mod ado;
+mod check;
+mod encrypt;
 mod key;
 mod url;
 
 /// The table's name unless another is configured, and the one word that `sql.rs` replaces in the SQL files.
 pub(crate) const DEFAULT_TABLE: &str = "singleton_leases";
-
-/// The longest name that SQL Server takes, in UTF-16 units.
-const MAX_NAME_LENGTH: usize = 128;
-
-/// The longest that a login's fields may be, in UTF-16 units.
-const MAX_LOGIN_LENGTH: usize = 128;
 
 /// The longest that a call may take (S12), unless another is configured.
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,23 +31,6 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const DEFAULT_POOL_SIZE: usize = 4;
 
 const DEFAULT_PORT: u16 = 1433;
-
-/// How a connection is encrypted, in the words of Microsoft's own drivers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Encrypt {
-    /// TLS before anything else, as TDS 8 has it: SQL Server 2022 and later, and Azure SQL. An older server does not answer at all, so
-    /// that connecting to it ends with [`connect_timeout`](MssqlConfig::connect_timeout).
-    Strict,
-    /// TLS from the login on. A server without it is refused. The default.
-    #[default]
-    Mandatory,
-    /// TLS for the login, and for the rest when the server demands it. It protects the password from whoever only listens, and nothing
-    /// else.
-    Optional,
-    /// No TLS, unless the server demands it: the password and the rest can be read on the way.
-    Never,
-}
 
 /// The configuration of a store in SQL Server.
 ///
@@ -130,7 +111,7 @@ impl MssqlConfig {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] when it is not such a URL.
+    /// [`InvalidConfig`](lease_core::ErrorKind::InvalidConfig) when it is not such a URL.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         url::parse(url).map_err(|fault| invalid(fault).into_error(Operation::Connect))
     }
@@ -143,7 +124,7 @@ impl MssqlConfig {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] when it is not such a string, or asks for what this store does not do.
+    /// [`InvalidConfig`](lease_core::ErrorKind::InvalidConfig) when it is not such a string, or asks for what this store does not do.
     pub fn from_ado(text: &str) -> Result<Self, StoreError> {
         ado::parse(text).map_err(|fault| invalid(fault).into_error(Operation::Connect))
     }
@@ -221,18 +202,18 @@ impl MssqlConfig {
         if let Some(fault) = &self.fault {
             return Err(invalid(fault));
         }
-        check_time("operation_timeout", self.operation_timeout)?;
-        check_time("connect_timeout", self.connect_timeout)?;
+        check::time("operation_timeout", self.operation_timeout)?;
+        check::time("connect_timeout", self.connect_timeout)?;
         if self.pool_size == 0 {
             return Err(invalid("pool_size is 0: it must be at least 1"));
         }
-        check_name("table", &self.table)?;
+        check::name("table", &self.table)?;
         if let Some(schema) = &self.schema {
-            check_name("schema", schema)?;
+            check::name("schema", schema)?;
         }
         let driver = self.driver()?;
-        // The server counts milliseconds in 32 bits.
-        let lock_timeout = (self.operation_timeout.as_millis().min(i32::MAX.unsigned_abs().into()) * 9 / 10).max(1);
+        // The server counts milliseconds in 32 bits. A call that has waited for a lock in vain still has time to look again.
+        let lock_timeout = (self.operation_timeout.as_millis() / 3).clamp(1, i32::MAX.unsigned_abs().into());
         let server = Server {
             driver,
             host: self.host.clone(),
@@ -253,18 +234,18 @@ impl MssqlConfig {
     }
 
     fn driver(&self) -> Result<Config, Failure> {
-        check_host(&self.host)?;
+        check::host(&self.host)?;
         if self.port == 0 {
             return Err(invalid("port is 0: it must be from 1 to 65535"));
         }
         if self.user.is_empty() {
             return Err(invalid("the configuration names no user"));
         }
-        check_login("user", &self.user)?;
-        check_login("password", &self.password)?;
-        check_login("application_name", &self.application_name)?;
+        check::login("user", &self.user)?;
+        check::login("password", &self.password)?;
+        check::login("application_name", &self.application_name)?;
         if let Some(database) = &self.database {
-            check_login("database", database)?;
+            check::login("database", database)?;
         }
         let mut driver = Config::new();
         driver.host(&self.host);
@@ -274,12 +255,7 @@ impl MssqlConfig {
         if let Some(database) = &self.database {
             driver.database(database);
         }
-        driver.encryption(match self.encrypt {
-            Encrypt::Strict => EncryptionLevel::Strict,
-            Encrypt::Mandatory => EncryptionLevel::Required,
-            Encrypt::Optional => EncryptionLevel::Off,
-            Encrypt::Never => EncryptionLevel::NotSupported,
-        });
+        driver.encryption(self.encrypt.level());
         if let Some(name) = &self.hostname_in_certificate {
             driver.hostname_in_certificate(name);
         }
@@ -287,7 +263,7 @@ impl MssqlConfig {
             (Some(_), true) => {
                 return Err(invalid("trust_cert takes any certificate, and ca only some: give one of them"));
             }
-            (Some(path), false) => driver.trust_cert_ca_bundle(certificates(path)?),
+            (Some(path), false) => driver.trust_cert_ca_bundle(check::certificates(path)?),
             (None, true) => driver.trust_cert(),
             (None, false) => {}
         }
@@ -350,60 +326,69 @@ pub(crate) struct Settings {
     pub(crate) pool_size: usize,
 }
 
-fn check_time(field: &str, time: Duration) -> Result<(), Failure> {
-    if time < Duration::from_millis(1) {
-        return Err(invalid(format!("{field} is {time:?}: it must be at least 1 ms")));
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use lease_core::ErrorKind;
 
-fn check_name(field: &str, name: &str) -> Result<(), Failure> {
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let begins_well = !name.starts_with(|c: char| c.is_ascii_digit());
-    if is_plain && begins_well && (1..=MAX_NAME_LENGTH).contains(&name.len()) {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "{field} {name:?} is no such name: 1 to {MAX_NAME_LENGTH} ASCII letters, digits and underscores, not beginning with a digit"
-    )))
-}
+    use super::*;
 
-/// A host that came from a URL that was misread may be part of a password: it is not shown.
-fn check_host(host: &str) -> Result<(), Failure> {
-    if host.is_empty() {
-        return Err(invalid("the configuration names no host"));
+    fn config() -> MssqlConfig {
+        MssqlConfig::new("localhost").login("app", "secret")
     }
-    if host.contains('\\') {
-        return Err(invalid(
-            "host names an instance, which has to be looked up at the server: give the instance's port",
-        ));
-    }
-    if !host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%')) {
-        return Err(invalid("host is neither a name nor an address"));
-    }
-    Ok(())
-}
 
-/// The values are not shown, for one of them is the password.
-fn check_login(field: &str, value: &str) -> Result<(), Failure> {
-    if value.encode_utf16().count() > MAX_LOGIN_LENGTH {
-        return Err(invalid(format!("{field} is longer than {MAX_LOGIN_LENGTH} UTF-16 units")));
+    fn refusal(config: &MssqlConfig) -> String {
+        let error = config.settings().err().unwrap().into_error(Operation::Connect);
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(!format!("{error} {error:?} {config:?}").contains("secret"), "{error:?}");
+        error.to_string()
     }
-    if value.contains('\0') {
-        return Err(invalid(format!("{field} has a NUL in it")));
+
+    /// SM-04: brackets and quotes, and whatever they could let in, are refused.
+    #[test]
+    fn a_table_and_a_schema_have_plain_names() {
+        for name in ["job_leases", "order", "_", "Table9", &"a".repeat(128)] {
+            assert!(config().table(name).schema(name).settings().is_ok(), "{name}");
+        }
+        for name in ["", "9a", "a b", "a]b", "a; DROP TABLE b", "dbo.a", "#a", "é", "a\n", &"a".repeat(129)] {
+            assert!(refusal(&config().table(name)).contains("table"), "{name}");
+            assert!(refusal(&config().schema(name)).contains("schema"), "{name}");
+        }
     }
-    Ok(())
-}
 
-/// The certificates of a file. What is in them the driver finds out.
-fn certificates(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
-    let cannot = |error: &dyn fmt::Display| invalid(format!("ca {} cannot be used: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| cannot(&error))?;
-    let is_pem = bytes.windows(27).any(|window| window == b"-----BEGIN CERTIFICATE-----");
-    // DER is a SEQUENCE.
-    if is_pem || bytes.first() == Some(&0x30) { Ok(bytes) } else { Err(cannot(&"there is no certificate in it")) }
-}
+    /// S12, CF-03
+    #[test]
+    fn limits_of_zero_are_refused() {
+        assert!(refusal(&config().operation_timeout(Duration::ZERO)).contains("operation_timeout"));
+        assert!(refusal(&config().connect_timeout(Duration::ZERO)).contains("connect_timeout"));
+        assert!(refusal(&config().pool_size(0)).contains("pool_size"));
+        assert!(refusal(&config().port(0)).contains("port"));
+    }
 
-fn invalid(detail: impl Into<String>) -> Failure {
-    Failure::new(ErrorKind::InvalidConfig, detail)
+    #[test]
+    fn a_login_is_whole_and_no_longer_than_the_protocol_takes() {
+        assert!(refusal(&MssqlConfig::new("localhost")).contains("no user"));
+        assert!(refusal(&config().login("app", "secret".repeat(22))).contains("password is longer than 128"));
+        assert!(refusal(&config().login("app", "secret\0")).contains("password has a NUL"));
+        assert!(refusal(&config().database("a".repeat(129))).contains("database"));
+        assert!(config().login("app", "\u{1F511}".repeat(64)).settings().is_ok());
+        assert!(refusal(&MssqlConfig::new("a b").login("app", "secret")).contains("neither a name nor an address"));
+    }
+
+    /// Asking for both would leave open which of them is meant.
+    #[test]
+    fn any_certificate_and_only_some_exclude_each_other() {
+        assert!(refusal(&config().trust_cert(true).ca("ca.pem")).contains("trust_cert"));
+    }
+
+    /// S12: a lock is waited for a third of a call, and the server's 32 bits are enough for any.
+    #[test]
+    fn a_session_is_told_how_long_it_may_wait() {
+        let session = |operation_timeout| {
+            let settings = config().operation_timeout(operation_timeout).settings().unwrap();
+            settings.server.session.clone()
+        };
+        assert!(session(Duration::from_secs(5)).contains("SET LOCK_TIMEOUT 1666;"));
+        assert!(session(Duration::from_millis(1)).contains("SET LOCK_TIMEOUT 1;"));
+        assert!(session(Duration::MAX).contains("SET LOCK_TIMEOUT 2147483647;"));
+    }
 }

@@ -18,6 +18,9 @@ pub(crate) use server::Server;
 use attempts::Attempts;
 use socket::Socket;
 
+/// The name of the first column of what a statement answers.
+const OUTCOME: &str = "outcome";
+
 pub(crate) type Pool = managed::Pool<Manager>;
 
 /// A pool of connections of the store's own. None is opened yet.
@@ -81,7 +84,8 @@ impl Connection {
         self.socket.has_sent()
     }
 
-    /// Runs one statement, whose answer must be one set of rows.
+    /// Runs one statement, in whose answer one set of rows must be named for its first column, [`OUTCOME`]. Others are passed over, for
+    /// somebody's trigger may send some.
     ///
     /// When this is dropped, or fails, the connection is not clean, and must be closed.
     pub(crate) async fn query(&mut self, text: &str, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
@@ -96,17 +100,22 @@ impl Connection {
             }
         }
         let mut answer = query.query(&mut self.client).await?;
-        let (mut rows, mut sets) = (Vec::new(), 0);
+        let (mut rows, mut sets, mut is_outcome) = (Vec::new(), 0, false);
         while let Some(item) = answer.try_next().await? {
             match item {
-                QueryItem::Metadata(_) => sets += 1,
-                QueryItem::Row(row) => rows.push(row),
+                QueryItem::Metadata(set) => {
+                    is_outcome = set.columns().first().is_some_and(|column| column.name() == OUTCOME);
+                    sets += usize::from(is_outcome);
+                }
+                QueryItem::Row(row) if is_outcome => rows.push(row),
+                QueryItem::Row(_) => {}
             }
         }
         drop(answer);
         if sets != 1 {
-            // Nobody knows which of them a statement meant.
-            let detail = format!("the server answered with {sets} sets of rows, and a statement has one");
+            let detail = format!(
+                "the server answered with {sets} sets of rows that begin with {OUTCOME:?}, and a statement has one"
+            );
             return Err(Failure::new(ErrorKind::Unexpected, detail));
         }
         self.is_clean = true;
@@ -121,11 +130,6 @@ impl Connection {
         drop(answer);
         self.is_clean = true;
         Ok(())
-    }
-
-    /// Tells the session what it has to be told before any statement.
-    async fn prepare(&mut self, session: &str) -> Result<(), Failure> {
-        self.run(session).await
     }
 
     fn begin(&mut self) {

@@ -77,8 +77,8 @@ impl Failure {
         self.detail.clone().or_else(source).unwrap_or_else(|| self.kind.to_string())
     }
 
-    /// The same failure, met while a connection was being opened: there was none yet that could do anything.
-    pub(crate) fn at_connect(self) -> Self {
+    /// The same failure, met while a connection to `address` was being opened: there was none yet that could do anything.
+    pub(crate) fn at_connect(self, address: &str) -> Self {
         let kind = match (&self.source, self.kind) {
             // What the other side says is no TLS, or no TDS, or not what was asked for.
             (Some(Error::Io { kind: IoErrorKind::InvalidData, .. } | Error::Protocol(_)), _) => {
@@ -87,7 +87,13 @@ impl Failure {
             (_, ErrorKind::Unexpected | ErrorKind::Contended) => ErrorKind::Unavailable,
             (_, kind) => kind,
         };
-        let detail = self.source.as_ref().and_then(|source| detail(kind, source));
+        let detail = match &self.source {
+            Some(Error::Io { message, .. }) if kind == ErrorKind::Unavailable => {
+                Some(format!("{address} did not end the login: {message}"))
+            }
+            Some(source) => detail(kind, source),
+            None => None,
+        };
         Self { kind, detail: detail.or(self.detail), remedy: Remedy::None, ..self }
     }
 
@@ -103,6 +109,11 @@ impl Failure {
             return self;
         }
         Self { kind: ErrorKind::Indeterminate, remedy: Remedy::Resend, ..self }
+    }
+
+    /// The same failure, told to somebody who renews many: their rows are not to wait for this one.
+    pub(crate) fn contended(self) -> Self {
+        Self { kind: ErrorKind::Contended, ..self }
     }
 
     /// The same failure, of a statement in somebody's transaction, which is over when another one was in the way.
@@ -141,7 +152,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = classify(&error);
         let remedy = match kind {
-            ErrorKind::Contended | ErrorKind::Busy => Remedy::Repeat,
+            // One that was busy has waited for it already.
+            ErrorKind::Contended => Remedy::Repeat,
             ErrorKind::ReadOnly => Remedy::Reconnect,
             _ => Remedy::None,
         };
@@ -189,10 +201,39 @@ fn explain(error: &Error) -> String {
         );
     }
     match error {
+        Error::Io { .. } => format!("{text}: the server speaks another TLS, or none, see `encrypt`"),
         Error::Tls(_) => format!("{text} Name its authority by `ca`, or trust any by `trust_cert`"),
         Error::Protocol(_) if text.contains("encryption level") => {
             format!("{text} The server has no TLS: `encrypt=never` does without")
         }
         _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CX-04: whether a failure leaves open what happened depends on whether a statement was under way.
+    #[test]
+    fn a_lost_connection_is_told_by_when_it_was_lost() {
+        let lost = || Failure::from(Error::Io { kind: IoErrorKind::ConnectionReset, message: "reset".into() });
+        assert_eq!((lost().unsent().kind(), lost().unsent().remedy()), (ErrorKind::Unavailable, Remedy::Reconnect));
+        assert_eq!(
+            (lost().at_answer().kind(), lost().at_answer().remedy()),
+            (ErrorKind::Indeterminate, Remedy::Resend)
+        );
+        assert_eq!(lost().at_connect("db:1433").remedy(), Remedy::None);
+        assert!(lost().at_connect("db:1433").into_error(Operation::Renew).to_string().contains("db:1433"));
+    }
+
+    #[test]
+    fn every_term_of_a_batch_learns_the_cause() {
+        let failure = Failure::from(Error::Io { kind: IoErrorKind::ConnectionReset, message: "reset".into() });
+        let errors: Vec<StoreError> = failure.into_errors(Operation::Renew, 3).collect();
+        assert_eq!(errors.len(), 3);
+        for error in errors {
+            assert!(error::Error::source(&error).unwrap().to_string().contains("reset"));
+        }
     }
 }

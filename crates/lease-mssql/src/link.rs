@@ -55,7 +55,7 @@ impl Link {
         Self { pool }
     }
 
-    /// Runs one statement, whose answer must be one set of rows.
+    /// Runs one statement, and returns the set of rows that begins with the column `outcome`.
     ///
     /// It is sent again only when the server has refused it, when it was not sent at all, or when that does no harm: because another
     /// transaction was in the way, as the victim of a deadlock or of a conflict of snapshots is told; or because the connection was
@@ -179,10 +179,11 @@ impl Lent {
 /// pool and closes, which also ends a transaction that is open.
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            if !connection.is_clean() {
-                drop(Object::take(connection));
-            }
+        if let Some(connection) = self.connection.take_if(|connection| !connection.is_clean()) {
+            drop(Object::take(connection));
         }
     }
 }
+
+#[cfg(test)]
+mod wire;

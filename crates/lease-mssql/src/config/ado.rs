@@ -113,12 +113,11 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
         let (key, tail) = rest.split_once('=').ok_or("the connection string has a part without `=`")?;
         let key = key.chars().filter(|c| !c.is_whitespace() && *c != '_').flat_map(char::to_lowercase).collect();
         let tail = tail.trim_start();
-        let (value, tail) = match tail.chars().next() {
-            Some(quote @ ('\'' | '"')) => quoted(&tail[1..], quote)?,
-            _ => {
-                let (value, tail) = tail.split_at(tail.find(';').unwrap_or(tail.len()));
-                (value.trim_end().to_owned(), tail)
-            }
+        let (value, tail) = if let Some(quote @ ('\'' | '"')) = tail.chars().next() {
+            quoted(&tail[1..], quote)?
+        } else {
+            let (value, tail) = tail.split_at(tail.find(';').unwrap_or(tail.len()));
+            (value.trim_end().to_owned(), tail)
         };
         pairs.push((key, value));
         rest = tail.trim_start_matches([';', ' ', '\t', '\r', '\n']);
@@ -134,10 +133,89 @@ fn quoted(text: &str, quote: char) -> Result<(String, &str), String> {
         let (part, tail) = rest.split_once(quote).ok_or("the connection string has a quote that is not closed")?;
         value.push_str(part);
         match tail.strip_prefix(quote) {
-            Some(tail) => value.push(quote),
+            Some(_) => value.push(quote),
             None if tail.trim_start().is_empty() || tail.trim_start().starts_with(';') => return Ok((value, tail)),
             None => return Err("the connection string has text behind a closing quote".into()),
         }
         rest = &tail[1..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Encrypt;
+
+    /// What Azure's portal shows, and both of its timeouts.
+    #[test]
+    fn everything_has_its_place() {
+        let text = "Server=tcp:db.example.com,1444;Initial Catalog=service;Persist Security Info=False;User ID=app;\
+                    Password={x};MultipleActiveResultSets=False;Encrypt=True;TrustServerCertificate=False;\
+                    Connection Timeout=30;Command Timeout=2;Max Pool Size=3;Application Name=web;";
+        let config = parse(text).unwrap();
+        assert_eq!((config.host.as_str(), config.port), ("db.example.com", 1444));
+        assert_eq!((config.database.as_deref(), config.user.as_str()), (Some("service"), "app"));
+        assert_eq!((config.password.as_str(), config.encrypt, config.trust_cert), ("{x}", Encrypt::Mandatory, false));
+        assert_eq!(
+            (config.connect_timeout, config.operation_timeout),
+            (Duration::from_secs(30), Duration::from_secs(2))
+        );
+        assert_eq!((config.pool_size, config.application_name.as_str()), (3, "web"));
+        let config =
+            parse("data source = (local) ; UID=sa; pwd = 1 ;trust_cert=yes;encrypt=Strict;schema=jobs;table=leases");
+        let config = config.unwrap();
+        assert_eq!((config.host.as_str(), config.port, config.password.as_str()), ("localhost", 1433, "1"));
+        assert_eq!((config.trust_cert, config.encrypt), (true, Encrypt::Strict));
+        assert_eq!((config.schema.as_deref(), config.table.as_str()), (Some("jobs"), "leases"));
+    }
+
+    #[test]
+    fn quotes_keep_what_they_hold() {
+        let password = |text: &str| parse(&format!("Server=db;{text};User ID=app")).map(|config| config.password);
+        assert_eq!(password("Password='a;b=c '").unwrap(), "a;b=c ");
+        assert_eq!(password("Password=\"it's\"").unwrap(), "it's");
+        assert_eq!(password("Password='it''s'").unwrap(), "it's");
+        assert_eq!(password("Password=a'b=\"c").unwrap(), "a'b=\"c");
+        assert_eq!(password("Password=").unwrap(), "");
+        assert!(password("Password='open").is_err());
+        assert!(password("Password='a'b").is_err());
+    }
+
+    /// The fault names the rule, and nothing that could be a password.
+    #[test]
+    fn faults_show_no_password() {
+        for (text, word) in [
+            ("Server=db;User ID=app;Password=x;secret=1", "quotes"),
+            ("Server=db;User ID=app;Password=x;secret", "without `=`"),
+            ("Server=db;User ID=app;Password='secret", "not closed"),
+            ("Server=db;User ID=app;Password='secret'x", "closing quote"),
+            ("Server=db,secret;User ID=app", "port"),
+            ("Server=db,0;User ID=app;Password=secret", "port"),
+            ("Server=db;Integrated Security=SSPI;Password=secret", "integratedsecurity"),
+            ("Server=db;Authentication=Active Directory Default;Password=secret", "authentication"),
+            ("Server=db;ApplicationIntent=ReadOnly;Password=secret", "only reads"),
+            ("Server=db;Failover Partner=other;Password=secret", "listener"),
+            ("Server=db;Packet Size=512;Password=secret", "packetsize"),
+            ("Server=db;Password=secret;Encrypt=maybe", "maybe"),
+            ("Server=db;Password=secret;Connect Timeout=soon", "soon"),
+        ] {
+            let fault = parse(text).unwrap_err();
+            assert!(fault.contains(word) && !fault.contains("secret"), "{text}: {fault}");
+            assert!(!format!("{:?}", MssqlConfig::from(text)).contains("secret"));
+        }
+        for (text, word) in [
+            ("Server=db\\SQLEXPRESS;User ID=app;Password=secret", "instance"),
+            ("User ID=app;Password=secret", "host"),
+            ("Server=db;Password=secret", "user"),
+            ("Server=db;User ID=app;Password=secret;Connect Timeout=0", "connect_timeout"),
+            ("Server=np:\\\\db\\pipe;User ID=app;Password=secret", "instance"),
+            ("Server=lpc db;User ID=app;Password=secret", "neither a name nor an address"),
+        ] {
+            let error = parse(text).unwrap().settings().err().unwrap().into_error(lease_core::Operation::Connect);
+            let error = format!("{error} {error:?}");
+            assert!(error.contains(word) && !error.contains("secret"), "{text}: {error}");
+        }
     }
 }

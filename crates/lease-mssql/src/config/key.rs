@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Encrypt, MssqlConfig};
+use super::MssqlConfig;
 
 /// A setting, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Key {
     /// Sets it; the fault names the key and the value.
     pub(super) fn set(self, config: MssqlConfig, value: &str) -> Result<MssqlConfig, String> {
         Ok(match self {
-            Self::Encrypt => config.encrypt(encrypt(value)?),
+            Self::Encrypt => config.encrypt(value.parse()?),
             Self::TrustCert => {
                 let trusts = truth(value).ok_or_else(|| format!("trust_cert {value:?} is neither true nor false"))?;
                 config.trust_cert(trusts)
@@ -58,16 +58,6 @@ impl Key {
                 config.pool_size(value.parse().map_err(|_| format!("pool_size {value:?} is no whole number"))?)
             }
         })
-    }
-}
-
-fn encrypt(value: &str) -> Result<Encrypt, String> {
-    match value.to_ascii_lowercase().as_str() {
-        "strict" => Ok(Encrypt::Strict),
-        "mandatory" | "true" | "yes" => Ok(Encrypt::Mandatory),
-        "optional" | "false" | "no" => Ok(Encrypt::Optional),
-        "never" => Ok(Encrypt::Never),
-        _ => Err(format!("encrypt {value:?} is none of strict, mandatory, true, optional, false and never")),
     }
 }
 

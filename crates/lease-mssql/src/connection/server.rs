@@ -66,15 +66,15 @@ impl Server {
 
     /// What was under way last, as the beginning of a sentence.
     pub(crate) fn where_it_stands(&self) -> String {
-        let Self { host, port, .. } = self;
+        let address = address(&self.host, self.port);
         match self.stage.0.load(Ordering::Relaxed) {
-            Stage::LOOK_UP => format!("the address of {host} was not found"),
-            Stage::CONNECT => format!("{host}:{port} did not take the connection"),
+            Stage::LOOK_UP => format!("the address of {address} was not found"),
+            Stage::CONNECT => format!("{address} did not take the connection"),
             Stage::MUTE if self.is_strict => {
-                format!("{host}:{port} said nothing to encrypt=strict, as servers older than SQL Server 2022 do,")
+                format!("{address} said nothing to encrypt=strict, as servers older than SQL Server 2022 do,")
             }
-            Stage::MUTE => format!("{host}:{port} took the connection and said nothing"),
-            _ => format!("{host}:{port} did not end the login"),
+            Stage::MUTE => format!("{address} took the connection and said nothing"),
+            _ => format!("{address} did not end the login"),
         }
     }
 
@@ -92,21 +92,26 @@ impl Server {
             Refusal::Failure(failure) => failure,
             Refusal::Routing { host, port } => Failure::new(
                 ErrorKind::Unavailable,
-                format!("{}:{} redirects to a server that redirects again, to {host}:{port}", self.host, self.port),
+                format!(
+                    "{} redirects to a server that redirects again, to {}",
+                    address(&self.host, self.port),
+                    address(&host, port)
+                ),
             ),
         })?;
         let mut connection = Connection::new(client, socket);
-        connection.prepare(&self.session).await.map_err(Failure::at_connect)?;
+        connection.run(&self.session).await.map_err(|failure| failure.at_connect(&address(&self.host, self.port)))?;
         Ok(connection)
     }
 
     async fn log_in(&self, driver: &Config, host: &str, port: u16) -> Result<(Client<Socket>, Socket), Refusal> {
         let socket = self.reach(host, port).await?;
         self.stage.set(Stage::MUTE);
-        match Client::connect(driver.clone(), socket.clone()).await {
+        // The driver's future is large.
+        match Box::pin(Client::connect(driver.clone(), socket.clone())).await {
             Ok(client) => Ok((client, socket)),
             Err(Error::Routing { host, port }) => Err(Refusal::Routing { host, port }),
-            Err(error) => Err(Failure::from(error).at_connect().into()),
+            Err(error) => Err(Failure::from(error).at_connect(&address(host, port)).into()),
         }
     }
 
@@ -117,7 +122,7 @@ impl Server {
         self.stage.set(Stage::LOOK_UP);
         let found = lookup_host((host, port)).await;
         let cannot = |error: &dyn fmt::Display| {
-            Failure::new(ErrorKind::Unavailable, format!("{host}:{port} cannot be reached: {error}"))
+            Failure::new(ErrorKind::Unavailable, format!("{} cannot be reached: {error}", address(host, port)))
         };
         let addresses: Vec<SocketAddr> = found.map_err(|error| cannot(&error))?.collect();
         self.stage.set(Stage::CONNECT);
@@ -135,6 +140,11 @@ impl Server {
         }
         Err(cannot(&last))
     }
+}
+
+/// As it is written: an IPv6 address stands in brackets.
+fn address(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Why a login did not come about.
