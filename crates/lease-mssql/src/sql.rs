@@ -43,9 +43,10 @@ pub(crate) struct Sql {
     pub(crate) release_delayed: Statement,
     pub(crate) release_after: Statement,
     pub(crate) force_release: Statement,
-    verify: Statement,
+    pub(crate) verify: Statement,
     commit: Statement,
-    fenced: Statement,
+    pub(crate) commit_unfenced: Statement,
+    pub(crate) fenced: Statement,
     pub(crate) rollback: Statement,
 }
 
@@ -54,7 +55,7 @@ impl Sql {
     pub(crate) fn new(schema: Option<&str>, table: &str) -> Self {
         let quoted = schema.map_or_else(|| format!("[{table}]"), |schema| format!("[{schema}].[{table}]"));
         let with_table = |text: &str| text.replace(DEFAULT_TABLE, &quoted);
-        let statement = |text: &str| Statement { text: with_table(text).into(), is_repeatable: false };
+        let statement = |text: &str| Statement { text: with_table(&bare(text)).into(), is_repeatable: false };
         let repeatable = |text: &str| Statement { is_repeatable: true, ..statement(text) };
         let migrations: String = MIGRATIONS.into_iter().map(with_table).collect();
         Self {
@@ -76,6 +77,7 @@ impl Sql {
             force_release: statement(include_str!("sql/force_release.sql")),
             verify: statement(include_str!("sql/verify.sql")),
             commit: statement(include_str!("sql/commit.sql")),
+            commit_unfenced: statement(include_str!("sql/commit_unfenced.sql")),
             fenced: statement(include_str!("sql/fenced.sql")),
             rollback: statement(include_str!("sql/rollback.sql")),
             table: quoted,
@@ -83,19 +85,20 @@ impl Sql {
     }
 
     /// `verify.sql` for one term, as a plain batch.
-    pub(crate) fn verify(&self, term: &Term) -> String {
+    pub(crate) fn verify_batch(&self, term: &Term) -> String {
         declared(&self.verify, term)
     }
 
     /// `commit.sql` for one term, as a plain batch.
-    pub(crate) fn commit(&self, term: &Term) -> String {
+    pub(crate) fn commit_batch(&self, term: &Term) -> String {
         declared(&self.commit, term)
     }
+}
 
-    /// `fenced.sql` for one term, as a plain batch.
-    pub(crate) fn fenced(&self, term: &Term) -> String {
-        declared(&self.fenced, term)
-    }
+/// A file without what is not for the server: the whole text is sent with each call.
+fn bare(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A statement as a plain batch, which declares what would be its parameters.
@@ -127,8 +130,8 @@ pub(crate) fn resource(name: &LeaseName) -> String {
 
 /// A duration as days and the milliseconds that are left over, for DATEADD takes no number beyond 32 bits.
 pub(crate) fn split(duration: LeaseDuration) -> [Value; 2] {
-    const DAY: u128 = 24 * 60 * 60 * 1_000;
-    let milliseconds = duration.as_duration().as_millis();
+    const DAY: i64 = 24 * 60 * 60 * 1_000;
+    let milliseconds = duration.as_millis();
     // A duration is 365 days at most (S10).
     [milliseconds / DAY, milliseconds % DAY].map(|part| Value::Int(i32::try_from(part).unwrap_or(i32::MAX)))
 }
@@ -322,10 +325,18 @@ mod tests {
         assert_eq!(Sql::new(None, "t").table, "[t]");
     }
 
+    /// What is sent with each call is the statement alone, each line of it.
+    #[test]
+    fn comments_are_not_sent() {
+        let Sql { release, rollback, .. } = Sql::new(None, "t");
+        assert!(release.text.starts_with("DECLARE @released TABLE ("), "{}", release.text);
+        assert_eq!(&*rollback.text, "IF @@TRANCOUNT > 0\nROLLBACK TRANSACTION;\n");
+    }
+
     /// S9: whatever may stand in a name or an owner stands in a plain batch as itself.
     #[test]
     fn a_plain_batch_quotes_what_it_declares() {
-        let batch = Sql::new(None, "t").verify(&term("it's; --", "''"));
+        let batch = Sql::new(None, "t").verify_batch(&term("it's; --", "''"));
         assert!(batch.starts_with("DECLARE @P1 nvarchar(255) = N'it''s; --';\nDECLARE @P2 nvarchar(255) = N'''''';\n"));
         assert!(batch.contains("DECLARE @P3 bigint = 7;\n"));
     }

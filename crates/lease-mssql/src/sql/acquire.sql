@@ -14,17 +14,17 @@
 DECLARE @outcome int = 0;
 DECLARE @free int;
 DECLARE @owner nvarchar(255);
-DECLARE @remaining bigint;
+DECLARE @expires_at datetime2(6);
 DECLARE @token bigint;
-DECLARE @now datetime2(6);
+DECLARE @now datetime2(6) = SYSUTCDATETIME();
+DECLARE @epoch datetime2(6) = N'1970-01-01T00:00:00';
+DECLARE @clock bigint;
 DECLARE @locked int;
 DECLARE @resource nvarchar(255);
 DECLARE @attempts int = 0;
 DECLARE @granted TABLE (token bigint NOT NULL);
 BEGIN TRY
-    SELECT @owner = owner,
-           @remaining = DATEDIFF_BIG(microsecond, SYSUTCDATETIME(), expires_at),
-           @free = CASE WHEN owner = @P2 OR expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END
+    SELECT @owner = owner, @expires_at = expires_at, @free = CASE WHEN owner = @P2 OR expires_at <= @now THEN 1 ELSE 0 END
     FROM singleton_leases WITH (READCOMMITTEDLOCK, READPAST, NOWAIT)
     WHERE name = @P1;
     IF @free = 0
@@ -43,24 +43,24 @@ BEGIN TRY
         IF @free IS NULL
         BEGIN
             INSERT INTO singleton_leases WITH (NOWAIT) (name, owner, token, acquired_at, expires_at, hand_over_at)
-            VALUES (@P1, NULL, 0, CAST(N'1970-01-01T00:00:00' AS datetime2(6)), CAST(N'1970-01-01T00:00:00' AS datetime2(6)), NULL);
+            VALUES (@P1, NULL, 0, @epoch, @epoch, NULL);
             SET @free = 1;
         END;
         WHILE @free = 1 AND @attempts < 3
         BEGIN
             SET @attempts = @attempts + 1;
             SET @now = SYSUTCDATETIME();
+            SET @clock = DATEDIFF_BIG(microsecond, @epoch, @now);
             DELETE FROM @granted;
             UPDATE singleton_leases WITH (ROWLOCK, NOWAIT)
             SET owner = @P2,
-                token = CASE WHEN token >= DATEDIFF_BIG(microsecond, CAST(N'1970-01-01T00:00:00' AS datetime2(6)), @now) THEN token + 1
-                             ELSE DATEDIFF_BIG(microsecond, CAST(N'1970-01-01T00:00:00' AS datetime2(6)), @now) END,
+                token = CASE WHEN token >= @clock THEN token + 1 ELSE @clock END,
                 acquired_at = @now,
                 expires_at = DATEADD(millisecond, @P4, DATEADD(day, @P3, @now)),
                 hand_over_at = NULL
             OUTPUT inserted.token INTO @granted (token)
             WHERE name = @P1 AND (owner = @P2 OR expires_at <= @now);
-            IF DATEDIFF_BIG(microsecond, @now, SYSUTCDATETIME()) <= 2000
+            IF SYSUTCDATETIME() <= DATEADD(millisecond, 2, @now)
                 BREAK;
         END;
         COMMIT TRANSACTION;
@@ -74,4 +74,4 @@ BEGIN CATCH
         THROW;
     SET @outcome = 0;
 END CATCH;
-SELECT @outcome AS outcome, @token AS token, @remaining AS remaining, @owner AS owner;
+SELECT @outcome AS outcome, @token AS token, DATEDIFF_BIG(microsecond, @now, @expires_at) AS remaining, @owner AS owner;

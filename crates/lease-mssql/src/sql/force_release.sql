@@ -8,6 +8,8 @@ DECLARE @outcome int = 0;
 DECLARE @owner nvarchar(255);
 DECLARE @expires_at datetime2(6);
 DECLARE @now datetime2(6);
+DECLARE @epoch datetime2(6) = N'1970-01-01T00:00:00';
+DECLARE @clock bigint;
 DECLARE @found int;
 DECLARE @locked int;
 DECLARE @resource nvarchar(255);
@@ -37,11 +39,11 @@ BEGIN TRY
         IF @found = 1
         BEGIN
             SET @now = SYSUTCDATETIME();
+            SET @clock = DATEDIFF_BIG(microsecond, @epoch, @now);
             UPDATE singleton_leases WITH (ROWLOCK, NOWAIT)
             SET owner = NULL,
-                token = CASE WHEN token >= DATEDIFF_BIG(microsecond, CAST(N'1970-01-01T00:00:00' AS datetime2(6)), @now) THEN token + 1
-                             ELSE DATEDIFF_BIG(microsecond, CAST(N'1970-01-01T00:00:00' AS datetime2(6)), @now) END,
-                expires_at = CASE WHEN @P2 = 1 THEN CAST(N'1970-01-01T00:00:00' AS datetime2(6)) ELSE expires_at END,
+                token = CASE WHEN token >= @clock THEN token + 1 ELSE @clock END,
+                expires_at = CASE WHEN @P2 = 1 THEN @epoch ELSE expires_at END,
                 hand_over_at = NULL
             OUTPUT inserted.expires_at INTO @ended (expires_at)
             WHERE name = @P1 AND (owner = @owner OR (owner IS NULL AND @owner IS NULL AND @P2 = 1 AND expires_at > @now));

@@ -4,7 +4,7 @@ DECLARE @released TABLE (name nvarchar(255) COLLATE Latin1_General_100_BIN2 NOT 
 BEGIN TRY
     BEGIN TRANSACTION;
     UPDATE singleton_leases WITH (ROWLOCK)
-    SET owner = NULL, expires_at = CAST(N'1970-01-01T00:00:00' AS datetime2(6)), hand_over_at = NULL
+    SET owner = NULL, expires_at = N'1970-01-01T00:00:00', hand_over_at = NULL
     OUTPUT inserted.name INTO @released (name)
     WHERE name = @P1 AND owner = @P2;
     COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);

@@ -24,7 +24,7 @@ BEGIN TRY
         SET expires_at = DATEADD(millisecond, @P4, DATEADD(day, @P3, @now))
         OUTPUT inserted.token, inserted.hand_over_at INTO @renewed (token, hand_over_at)
         WHERE name = @P1 AND owner = @P2;
-        IF DATEDIFF_BIG(microsecond, @now, SYSUTCDATETIME()) <= 2000 OR NOT EXISTS (SELECT 1 FROM @renewed)
+        IF SYSUTCDATETIME() <= DATEADD(millisecond, 2, @now) OR NOT EXISTS (SELECT 1 FROM @renewed)
             BREAK;
     END;
     COMMIT TRANSACTION;

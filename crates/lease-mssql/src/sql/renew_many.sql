@@ -32,7 +32,7 @@ BEGIN TRY
         OUTPUT inserted.name, inserted.owner, inserted.token, inserted.hand_over_at INTO @renewed (name, owner, token, hand_over_at)
         FROM singleton_leases AS lease WITH (READCOMMITTEDLOCK, READPAST, FORCESEEK)
         INNER JOIN @asked AS asked ON asked.name = lease.name AND asked.owner = lease.owner;
-        IF DATEDIFF_BIG(microsecond, @now, SYSUTCDATETIME()) <= 100000
+        IF SYSUTCDATETIME() <= DATEADD(millisecond, 100, @now)
             BREAK;
     END;
     COMMIT TRANSACTION;
