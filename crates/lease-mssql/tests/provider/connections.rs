@@ -101,7 +101,7 @@ async fn sessions_are_told_what_the_statements_need() {
     assert!(!rows.is_empty());
     for row in rows {
         let told = [0, 1, 2, 3].map(|column| row.get::<i32, _>(column).unwrap());
-        assert_eq!(told, [READ_COMMITTED, i32::try_from(PATIENCE.as_millis() / 3).unwrap(), 0, 2]);
+        assert_eq!(told, [READ_COMMITTED, i32::try_from(PATIENCE.as_millis() / 4).unwrap(), 0, 2]);
     }
 }
 
