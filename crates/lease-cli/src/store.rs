@@ -8,8 +8,8 @@ use lease_core::{ErrorKind, LeaseStore, StoreError};
 
 use crate::exit::{Failure, UNAVAILABLE, USAGE, chain};
 
-#[cfg(not(any(feature = "postgres", feature = "sqlite")))]
-compile_error!("`lease` needs a provider: enable one of the features `postgres` and `sqlite`");
+#[cfg(not(any(feature = "mssql", feature = "postgres", feature = "sqlite")))]
+compile_error!("`lease` needs a provider: enable one of the features `mssql`, `postgres` and `sqlite`");
 
 /// The schemes of the providers that are built in.
 const SCHEMES: &[&str] = &[
@@ -17,6 +17,8 @@ const SCHEMES: &[&str] = &[
     "sqlite:PATH",
     #[cfg(feature = "postgres")]
     "postgres://USER@HOST/DATABASE",
+    #[cfg(feature = "mssql")]
+    "mssql://USER@HOST/DATABASE",
 ];
 
 /// A store that a URL names, checked but not touched.
@@ -26,6 +28,8 @@ pub(crate) enum StoreUrl {
     Sqlite(lease_sqlite::SqliteConfig),
     #[cfg(feature = "postgres")]
     Postgres(lease_postgres::PostgresConfig),
+    #[cfg(feature = "mssql")]
+    Mssql(lease_mssql::MssqlConfig),
 }
 
 /// A store that was opened.
@@ -42,6 +46,10 @@ impl StoreUrl {
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
                 lease_postgres::PostgresConfig::from_url(url).map(Self::Postgres).map_err(|error| refused(&error))
+            }
+            #[cfg(feature = "mssql")]
+            "mssql" | "sqlserver" => {
+                lease_mssql::MssqlConfig::from_url(url).map(Self::Mssql).map_err(|error| refused(&error))
             }
             // A URL may hold a password, so no more of it is shown than its scheme; what is no URL may hold one anywhere.
             _ if is_scheme(scheme) => Err(Failure::new(
@@ -70,6 +78,13 @@ impl StoreUrl {
                 store.migrate().await.map_err(|error| failed(&error))?;
                 Ok(Arc::new(store))
             }
+            #[cfg(feature = "mssql")]
+            Self::Mssql(config) => {
+                let store =
+                    lease_mssql::MssqlLeaseStore::connect(config.clone()).await.map_err(|error| failed(&error))?;
+                store.migrate().await.map_err(|error| failed(&error))?;
+                Ok(Arc::new(store))
+            }
         }
     }
 
@@ -80,6 +95,8 @@ impl StoreUrl {
             Self::Sqlite(config) => config.migration_sql().map_err(|error| refused(&error)),
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => config.migration_sql().map_err(|error| refused(&error)),
+            #[cfg(feature = "mssql")]
+            Self::Mssql(config) => config.migration_sql().map_err(|error| refused(&error)),
         }
     }
 }

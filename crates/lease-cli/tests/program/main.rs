@@ -7,6 +7,7 @@ mod kill;
 mod linux;
 mod long;
 mod loss;
+mod mssql;
 mod outage;
 mod postgres;
 mod run;

@@ -1,16 +1,21 @@
 //! The stores that the tests run on, and the tests' own way into them.
 
 use std::{
+    cell::RefCell,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use lease_conformance::servers::PostgresServer;
+use lease_conformance::servers::{MssqlServer, PostgresServer};
 use lease_postgres::tokio_postgres::{Client, Config, NoTls};
 use lease_sqlite::rusqlite::{Connection, OptionalExtension as _};
 use nix::unistd::Pid;
 use tokio::runtime::Runtime;
+
+use self::mssql::MssqlDatabase;
+
+mod mssql;
 
 /// What the leases of a test are in.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +24,8 @@ pub(crate) enum Store {
     Sqlite,
     /// A schema on the server that tests share.
     Postgres,
+    /// A database on the server that tests share.
+    Mssql,
 }
 
 /// Makes a test of each of these functions on each store, such as `postgres::a_held_lease_is_refused`.
@@ -45,6 +52,19 @@ macro_rules! on_each_store {
                 }
             )+
         }
+
+        mod mssql {
+            $(
+                #[test]
+                #[cfg_attr(
+                    lease_no_mssql,
+                    ignore = "no SQL Server: run `LEASE_MSSQL_URL=mssql://USER:PASSWORD@HOST/DATABASE cargo xtask test`"
+                )]
+                fn $test() {
+                    super::$test($crate::support::Store::Mssql);
+                }
+            )+
+        }
     };
 }
 
@@ -55,6 +75,7 @@ pub(crate) use on_each_store;
 pub(crate) enum Database {
     Sqlite(PathBuf),
     Postgres(Schema),
+    Mssql(MssqlDatabase),
 }
 
 impl Database {
@@ -62,6 +83,7 @@ impl Database {
         match store {
             Store::Sqlite => Self::Sqlite(directory.join("leases.db")),
             Store::Postgres => Self::Postgres(Schema::new(PostgresServer::shared())),
+            Store::Mssql => Self::Mssql(MssqlDatabase::new(MssqlServer::shared())),
         }
     }
 
@@ -69,6 +91,7 @@ impl Database {
         match self {
             Self::Sqlite(file) => format!("sqlite:{}", file.display()),
             Self::Postgres(schema) => schema.url.clone(),
+            Self::Mssql(database) => database.url.clone(),
         }
     }
 
@@ -77,6 +100,10 @@ impl Database {
         match self {
             Self::Sqlite(file) => Session::Sqlite(Connection::open(file).unwrap()),
             Self::Postgres(schema) => schema.session(),
+            Self::Mssql(database) => {
+                let (runtime, session) = database.session();
+                Session::Mssql(runtime, Box::new(RefCell::new(session)))
+            }
         }
     }
 
@@ -85,8 +112,10 @@ impl Database {
         let left = match self {
             Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
             Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint",
+            Self::Mssql(_) => "DATEDIFF_BIG(microsecond, SYSUTCDATETIME(), expires_at)",
         };
-        let query = format!("SELECT {left} FROM singleton_leases WHERE name = 'job' AND owner IS NOT NULL");
+        let hint = if matches!(self, Self::Mssql(_)) { "WITH (NOLOCK)" } else { "" };
+        let query = format!("SELECT {left} FROM singleton_leases {hint} WHERE name = 'job' AND owner IS NOT NULL");
         let microseconds = self.session().number(&query)?;
         u64::try_from(microseconds).ok().filter(|left| *left > 0).map(Duration::from_micros)
     }
@@ -97,6 +126,7 @@ impl Database {
         session.execute(match self {
             Self::Sqlite(_) => "PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE",
             Self::Postgres(_) => "BEGIN; SELECT FROM singleton_leases WHERE name = 'job' FOR UPDATE",
+            Self::Mssql(_) => "BEGIN TRANSACTION; UPDATE singleton_leases SET token = token WHERE name = 'job'",
         });
         session
     }
@@ -107,7 +137,7 @@ impl Database {
         let mut files = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
         match self {
             Self::Sqlite(store) => files.any(|file| file == *store),
-            Self::Postgres(_) => {
+            Self::Postgres(_) | Self::Mssql(_) => {
                 let sockets = sockets(process);
                 files.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str()))
             }
@@ -172,6 +202,7 @@ impl Drop for Schema {
 pub(crate) enum Session {
     Sqlite(Connection),
     Postgres(Runtime, Client),
+    Mssql(Runtime, Box<RefCell<mssql::Session>>),
 }
 
 impl Session {
@@ -179,6 +210,7 @@ impl Session {
         match self {
             Self::Sqlite(connection) => connection.execute_batch(sql).unwrap(),
             Self::Postgres(runtime, client) => runtime.block_on(client.batch_execute(sql)).unwrap(),
+            Self::Mssql(runtime, session) => mssql::execute(runtime, &mut session.borrow_mut(), sql).unwrap(),
         }
     }
 
@@ -189,6 +221,7 @@ impl Session {
             Self::Postgres(runtime, client) => {
                 runtime.block_on(client.query_opt(query, &[])).unwrap().map(|row| row.get(0))
             }
+            Self::Mssql(runtime, session) => mssql::number(runtime, &mut session.borrow_mut(), query),
         }
     }
 }
