@@ -2,7 +2,7 @@
 
 use std::{error, fmt};
 
-use crate::{Holder, StopReason, StoreError, executor::contend::NoGrant};
+use crate::{Holder, StopReason, StoreError};
 
 /// The answer of [`Job::try_run`](crate::Job::try_run).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,13 @@ impl error::Error for RunError {
     }
 }
 
-impl From<NoGrant> for RunError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
+/// A job does not run where its lease was not acquired.
+impl From<AcquireError> for RunError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
+            AcquireError::Store(error) => Self::Store(error),
+            AcquireError::ShutDown => Self::ShutDown,
         }
     }
 }
@@ -91,16 +92,6 @@ impl error::Error for AcquireError {
         match self {
             Self::Store(error) => Some(error),
             _ => None,
-        }
-    }
-}
-
-impl From<NoGrant> for AcquireError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
         }
     }
 }
