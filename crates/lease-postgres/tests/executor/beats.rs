@@ -176,7 +176,7 @@ async fn nothing_lapses_on_a_slow_store() {
     let proxy = Proxy::start(schema.address()).await.unwrap();
     let config = schema.through(proxy.address().port()).operation_timeout(PATIENCE);
     let store = PostgresLeaseStore::connect(config).await.unwrap();
-    let duration = Duration::from_secs(3);
+    let duration = Duration::from_secs(5);
     let thousand = Thousand::start(&store, SingletonOptions::enabled().duration(duration)).await;
     proxy.delay(Delay { responses: Duration::from_millis(100), ..Delay::default() });
     let lapsed = lapses(&schema, duration * 10).await;
