@@ -17,6 +17,9 @@ use crate::{
     telemetry,
 };
 
+/// A heartbeat that has not looked at the clocks for so long gets no turns: it would have had several.
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+
 /// Renews every lease that it was told to keep, and tells every job in time.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
@@ -216,8 +219,7 @@ impl Heartbeat {
     /// How the heartbeat is doing.
     pub(crate) fn health(&self) -> Health {
         let pulse = self.pulse();
-        let longest = (self.schedule.clock_step() * 4).max(Duration::from_secs(1));
-        let looks = pulse.last_look.is_some_and(|look| !(look + longest).has_passed());
+        let looks = pulse.last_look.is_some_and(|look| !(look + LONGEST_SILENCE).has_passed());
         Health {
             held: pulse.terms.values().filter(|kept| kept.state.term().is_some() && kept.state.is_held()).count(),
             smallest_margin: pulse.smallest_margin,

@@ -308,11 +308,7 @@ impl Job {
     }
 
     async fn acquire_within(self, limit: Option<Duration>) -> Result<LeaseGuard, AcquireError> {
-        let patience = match limit {
-            None => Patience::Forever,
-            Some(limit) if limit.is_zero() => Patience::Once,
-            Some(limit) => Patience::Until(LocalInstant::now() + limit),
-        };
+        let patience = limit.map_or(Patience::Forever, |limit| Patience::Until(LocalInstant::now() + limit));
         let grant = contend(&self.shared, &self.name, patience).await?;
         let (lease, at_least) = (HeldLease::new(grant.state()), self.at_least);
         grant.state().set_started();

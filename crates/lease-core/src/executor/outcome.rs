@@ -102,3 +102,29 @@ fn write_held(f: &mut fmt::Formatter<'_>, holder: &Holder) -> fmt::Result {
         None => write!(f, "the lease is held for another {:?}", holder.remaining),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::{ErrorKind, Operation};
+
+    /// E6: whoever is told that the store could not answer can ask why; what is held elsewhere says by whom.
+    #[test]
+    fn an_outcome_names_its_cause() {
+        let unavailable = || StoreError::new(Operation::Acquire, ErrorKind::Unavailable);
+        let errors: [Box<dyn Error>; 2] =
+            [Box::new(RunError::Store(unavailable())), Box::new(AcquireError::Store(unavailable()))];
+        for error in errors {
+            assert_eq!(error.to_string(), "the lease store could not answer");
+            assert_eq!(error.source().unwrap().to_string(), unavailable().to_string());
+        }
+        let holder = Holder::new(crate::OwnerId::new("rival").ok(), std::time::Duration::from_secs(7));
+        let held = AcquireError::HeldElsewhere(holder);
+        assert_eq!(held.to_string(), "the lease is held by rival for another 7s");
+        assert!(held.source().is_none());
+        assert_eq!(RunError::from(held).to_string(), "the lease is held by rival for another 7s");
+        assert!(matches!(RunError::from(AcquireError::ShutDown), RunError::ShutDown));
+    }
+}

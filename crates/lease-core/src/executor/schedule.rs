@@ -67,7 +67,7 @@ impl Schedule {
 
     /// The pause before a standby looks again, the floor excepted: until the holder's expiry or for the poll interval.
     pub(crate) fn standby_pause(&self, remaining: Duration) -> Duration {
-        if remaining < self.poll_interval {
+        if remaining <= self.poll_interval {
             remaining + EXPIRY_SPREAD.mul_f64(fastrand::f64())
         } else {
             early(self.poll_interval, 10)
@@ -181,12 +181,14 @@ mod tests {
         assert_eq!(schedule().renewal_limit(None), 4 * SECOND);
     }
 
-    /// E5: a standby looks at the holder's expiry when that comes before its poll interval, and never before.
+    /// E5: a standby looks at the holder's expiry when that comes within its poll interval, and never before.
     #[test]
     fn a_standby_looks_at_the_expiry_or_at_its_interval() {
         for _ in 0..200 {
-            let pause = schedule().standby_pause(SECOND);
-            assert!(pause >= SECOND && pause <= SECOND + EXPIRY_SPREAD);
+            for remaining in [Duration::ZERO, SECOND, 2 * SECOND] {
+                let pause = schedule().standby_pause(remaining);
+                assert!(pause >= remaining && pause <= remaining + EXPIRY_SPREAD);
+            }
             let pause = schedule().standby_pause(20 * SECOND);
             assert!(pause <= 2 * SECOND && pause >= Duration::from_millis(1800));
         }
@@ -198,7 +200,11 @@ mod tests {
         let mut floor = Floor::new(Duration::from_millis(50));
         let pauses: Vec<_> = (0..5).map(|_| floor.lift(Duration::ZERO).as_millis()).collect();
         assert_eq!(pauses, [10, 20, 40, 50, 50]);
+        assert_eq!(floor.current().as_millis(), 50);
         assert_eq!(floor.lift(SECOND), SECOND);
-        assert_eq!(floor.lift(Duration::ZERO).as_millis(), 10);
+        assert_eq!((floor.current().as_millis(), floor.lift(Duration::ZERO).as_millis()), (10, 10));
+        assert_eq!(Floor::new(Duration::from_millis(3)).current().as_millis(), 3);
+        assert_eq!(floor.lift(Duration::from_millis(20)).as_millis(), 20, "a pause as long as the floor needs none");
+        assert_eq!(floor.current().as_millis(), 10);
     }
 }
