@@ -323,11 +323,11 @@ mod tests {
     use super::*;
     use crate::{MemoryLeaseStore, SingletonExecutor, SingletonOptions, clock};
 
-    /// E4: a renewal in flight is waited for, and its term is neither sent again nor looked at for that at once.
+    /// E4: a renewal in flight is waited for: its term is neither sent again nor looked at for that at once, and forgotten at its release.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_in_flight_is_waited_for() {
         let executor = SingletonExecutor::new(MemoryLeaseStore::new(), SingletonOptions::enabled()).unwrap();
-        let _guard = executor.job("job").unwrap().acquire(None).await.unwrap();
+        let guard = executor.job("job").unwrap().acquire(None).await.unwrap();
         let (heartbeat, mut flights) = (&executor.0.heartbeat, FuturesUnordered::new());
         let step = heartbeat.schedule.clock_step();
         clock::simulate(heartbeat.schedule.renew_interval);
@@ -335,5 +335,7 @@ mod tests {
             let wake = heartbeat.send_what_is_due(&mut flights).unwrap();
             assert_eq!((flights.len(), wake), (1, LocalInstant::now() + step));
         }
+        assert!(guard.release().await.unwrap());
+        assert!(heartbeat.pulse().terms.is_empty(), "what was released is forgotten");
     }
 }
