@@ -17,20 +17,33 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 const LOOKS: u32 = 360;
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Start only these databases, such as `postgres`.
+    databases: Vec<String>,
+}
+
 /// Starts the servers, and returns when they are healthy.
 #[expect(clippy::print_stdout, reason = "the lines are for the shell")]
-pub(crate) fn up() -> anyhow::Result<ExitCode> {
+pub(crate) fn up(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
+    let served: Vec<_> =
+        described(&workspace)?.into_iter().filter(|description| description.compose_url.is_some()).collect();
+    let names: Vec<_> = served.iter().map(|description| &description.name).collect();
+    for name in &arguments.databases {
+        anyhow::ensure!(names.contains(&name), "there is no server for {name:?}: there is one for each of {names:?}");
+    }
     // `--wait` is newer than the compose that some systems have.
-    run(compose(&workspace).args(["up", "--detach"]))?;
+    run(compose(&workspace).args(["up", "--detach"]).args(&arguments.databases))?;
     let containers = text(compose(&workspace).args(["ps", "-q"]))?;
     anyhow::ensure!(!containers.trim().is_empty(), "no server was started");
     for container in containers.lines() {
         await_health(container)?;
     }
-    for Description { url_env, compose_url, .. } in described(&workspace)? {
-        if let (Some(variable), Some(url)) = (url_env, compose_url) {
-            println!("export {variable}={url}");
+    for Description { name, url_env, compose_url, .. } in served {
+        let is_asked_for = arguments.databases.is_empty() || arguments.databases.contains(&name);
+        if let (true, Some(variable), Some(url)) = (is_asked_for, url_env, compose_url) {
+            println!("export {variable}='{url}'");
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ mod providers;
 mod server;
 mod test;
 mod tidy;
+mod waivers;
 mod workspace;
 
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ enum Verb {
     /// Run the suite on every provider and server version, and print a table.
     Matrix(matrix::Arguments),
     /// Start the servers of docker-compose.yml, and say what to export.
-    Up,
+    Up(compose::Arguments),
     /// Remove them with what they hold.
     Down,
     /// Check what a compiler does not: rules without a test, files in the wrong room, arrows that point the wrong way.
@@ -44,7 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().verb {
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Matrix(arguments) => matrix::run(&arguments),
-        Verb::Up => compose::up(),
+        Verb::Up(arguments) => compose::up(&arguments),
         Verb::Down => compose::down(),
         Verb::Tidy => tidy::run(),
         Verb::Bench => bench::run(),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use cargo_metadata::Package;
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::Workspace;
+use crate::{waivers::Waiver, workspace::Workspace};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -21,6 +21,8 @@ pub(crate) struct Arguments {
 pub(crate) struct Description {
     /// The database's one word: the crate is `lease-<name>`, its migrations are in `migrations/<name>`.
     pub(crate) name: String,
+    /// The crate that talks to the database, which nobody compiles who uses another one.
+    pub(crate) driver: String,
     /// The schemes of its store URLs, such as `sqlite` in `sqlite:PATH`.
     pub(crate) schemes: Vec<String>,
     /// The variable that names a server to test against; none where the database is embedded.
@@ -32,6 +34,16 @@ pub(crate) struct Description {
     /// The URL of the server that `docker-compose.yml` starts; none where the database is embedded.
     #[serde(default)]
     pub(crate) compose_url: Option<String>,
+    /// Cases that cannot pass on a server that only resembles the database.
+    #[serde(default, skip_serializing)]
+    pub(crate) waivers: Vec<Waiver>,
+}
+
+impl Description {
+    /// The name of its crate.
+    pub(crate) fn package(&self) -> String {
+        format!("lease-{}", self.name)
+    }
 }
 
 /// A provider, as `--json` prints it.
@@ -98,24 +110,32 @@ mod tests {
 
     #[test]
     fn an_embedded_database_needs_no_server() {
-        let description: Description = serde_json::from_value(json!({ "name": "a", "schemes": ["a"] })).unwrap();
+        let description: Description =
+            serde_json::from_value(json!({ "name": "a", "driver": "b", "schemes": ["a"] })).unwrap();
         assert_eq!((description.url_env, description.servers), (None, vec![]));
     }
 
     #[test]
     fn a_misspelt_key_is_refused() {
-        let table = json!({ "name": "a", "schemes": ["a"], "url-env": "LEASE_A_URL" });
+        let table = json!({ "name": "a", "driver": "b", "schemes": ["a"], "url-env": "LEASE_A_URL" });
         assert!(serde_json::from_value::<Description>(table).is_err());
     }
 
     #[test]
     fn json_names_the_crate_beside_the_description() {
-        let description =
-            Description { name: "a".into(), schemes: vec![], url_env: None, servers: vec![], compose_url: None };
+        let description = Description {
+            name: "a".into(),
+            driver: "b".into(),
+            schemes: vec![],
+            url_env: None,
+            servers: vec![],
+            compose_url: None,
+            waivers: vec![],
+        };
         let text = serde_json::to_value(Provider { package: "lease-a", description }).unwrap();
         assert_eq!(
             text,
-            json!({ "crate": "lease-a", "name": "a", "schemes": [], "url_env": null, "servers": [], "compose_url": null })
+            json!({ "crate": "lease-a", "name": "a", "driver": "b", "schemes": [], "url_env": null, "servers": [], "compose_url": null })
         );
     }
 }

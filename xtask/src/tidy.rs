@@ -2,6 +2,7 @@
 
 mod arrows;
 mod cases;
+mod drivers;
 mod examples;
 mod finding;
 mod functions;
@@ -48,6 +49,7 @@ fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
         }
     }
     findings.extend(arrows::check(&arrows::crates(workspace)?));
+    findings.extend(drivers::check(&drivers::compiled(workspace)?));
     findings.extend(layout::check(workspace, &files)?);
     findings.extend(rules::check(&files));
     findings.extend(examples::check(&files));

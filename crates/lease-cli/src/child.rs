@@ -31,7 +31,14 @@ pub(crate) fn become_command(watchdog: i32, foreground: bool, command: &[OsStrin
     // The watchdog lets this process go on when `lease` knows its group, so that either can end all of it. When the watchdog dies before
     // the kernel knew, there is nobody left to answer to, and nobody who would let it go on.
     let is_watched = || getppid() == Pid::from_raw(watchdog);
-    if !is_watched() || raise(Signal::SIGSTOP).is_err() || !is_watched() {
+    if is_watched()
+        && let Err(error) = raise(Signal::SIGSTOP)
+    {
+        say(&format!("cannot stop until `lease` knows of the command: {error}"));
+        return exit::NOT_EXECUTABLE.into();
+    }
+    if !is_watched() {
+        say("the command's watchdog is gone: not starting it");
         return exit::NOT_EXECUTABLE.into();
     }
     if foreground {

@@ -15,7 +15,7 @@ use crate::{
     protocol::{BootTime, ChildEnd, Order, Report},
     signals::Signals,
     terminal,
-    watchdog::{Due, Group, StopChain, Watchdog},
+    watchdog::{Due, Group, StopChain, Vigil, Watchdog},
 };
 
 /// The clock is read again at least this often.
@@ -26,9 +26,6 @@ const ALLOWANCE: Duration = Duration::from_millis(15);
 
 /// How often a group is looked at whose watchdog is dead.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// How often nothing of such a group must have been seen before what could not be seen is killed.
-const QUIET_LOOKS: u32 = 2;
 
 /// How long a stop signal to this process may take to be delivered.
 const DELIVERY: Duration = Duration::from_millis(100);
@@ -216,10 +213,9 @@ impl Supervision<'_> {
     async fn end_unwatched(&mut self) -> Outcome {
         self.watchdog.bury();
         let mut chain = StopChain::without_watchdog(deadline_of(self.lease), self.grace, LocalInstant::now());
-        let mut quiet_looks = 0;
+        let mut vigil = Vigil::default();
         while let Some(group) = self.group {
-            quiet_looks = if group.is_running() { 0 } else { quiet_looks + 1 };
-            if quiet_looks >= QUIET_LOOKS && group.is_gone() {
+            if vigil.sees_it_gone(group) {
                 break;
             }
             let now = LocalInstant::now();

@@ -24,6 +24,7 @@
 //! | W dies, then L | the same, unless L was done; it takes at most the grace |
 //! | L and W die at once | the same; `killall lease` does not do it, for W and C go by other names |
 //! | L and W freeze at once | nothing can end C: freezing a whole control group or machine freezes C as well |
+//! | L dies while W is frozen, or W dies while L is | W, or L, ends the group as soon as it thaws, which may be past the deadline; a C whose W has died is dead on Linux |
 //! | L dies before C starts | W hears nothing, or the socket close, and ends; the lease expires |
 //! | W dies before C starts | L releases the lease. C does not become the command before L knows its group |
 //! | L freezes before C starts | W starts nothing once the stop point has passed |
@@ -42,7 +43,7 @@ mod voice;
 use std::{env, io, path::PathBuf};
 
 pub(crate) use chain::{Due, StopChain};
-pub(crate) use group::Group;
+pub(crate) use group::{Group, Vigil};
 pub(crate) use handle::Watchdog;
 pub(crate) use server::watch;
 

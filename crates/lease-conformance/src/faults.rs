@@ -2,4 +2,4 @@
 
 mod proxy;
 
-pub use proxy::{Held, Proxy};
+pub use proxy::{Delay, Held, Proxy};

@@ -3,17 +3,22 @@
 //! | database | a running server | the container's image | the machine's own programs |
 //! |---|---|---|---|
 //! | PostgreSQL | `LEASE_POSTGRES_URL` | `LEASE_POSTGRES_IMAGE`, by default `postgres:17-alpine` | the newest that are installed |
+//! | SQL Server | `LEASE_MSSQL_URL` | `LEASE_MSSQL_IMAGE`, by default `mcr.microsoft.com/mssql/server:2022-latest` | none |
 //!
-//! A server that was started here lasts as long as the [`PostgresServer`], and not longer than the process: a small shell waits for
+//! A server that was started here lasts as long as its [`PostgresServer`] or [`MssqlServer`], and not longer than the process: a small shell waits for
 //! the end of the process, however that comes, and cleans up. Cases that run on one server at the same time keep out of each
 //! other's way with a schema or a database each.
 
 mod container;
 mod local;
+mod mssql;
+mod postgres;
 
-use std::{env, fmt, path::PathBuf, sync::OnceLock, thread};
+use std::{fmt, path::PathBuf};
 
 pub use local::Cluster;
+pub use mssql::{MSSQL_IMAGE, MSSQL_URL, MssqlServer};
+pub use postgres::{POSTGRES_IMAGE, POSTGRES_URL, PostgresServer};
 
 /// Where a server for tests came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,109 +42,24 @@ impl fmt::Display for Source {
     }
 }
 
-/// A PostgreSQL server, and the URL of a role that may do everything there.
-#[derive(Debug)]
-pub struct PostgresServer {
-    url: String,
-    source: Source,
-    /// The server's process, when this process started it from the machine's own programs.
-    cluster: Option<Cluster>,
-    _container: Option<container::Container>,
-}
-
-/// The variable that names a running PostgreSQL server.
-pub const POSTGRES_URL: &str = "LEASE_POSTGRES_URL";
-
-/// The variable that names the image of a PostgreSQL container.
-pub const POSTGRES_IMAGE: &str = "LEASE_POSTGRES_IMAGE";
-
-impl PostgresServer {
-    /// The server that the tests of this process share; it is found or started by the first of them.
-    ///
-    /// # Panics
-    ///
-    /// When there is none. `cargo xtask test` finds out before, and shows the tests that need one as ignored.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<PostgresServer> = OnceLock::new();
-        SHARED.get_or_init(|| Self::find().unwrap_or_else(|none| panic!("{none}")))
-    }
-
-    /// Finds or starts a server, in the order that this module names. It blocks the thread meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`NoServer`] says what was tried, and why each way is closed.
-    pub fn find() -> Result<Self, NoServer> {
-        if let Ok(url) = env::var(POSTGRES_URL) {
-            return Ok(Self { url, source: Source::Url(POSTGRES_URL), cluster: None, _container: None });
-        }
-        let chosen = env::var(POSTGRES_IMAGE).ok();
-        let in_container = Self::in_container(chosen.as_deref().unwrap_or("postgres:17-alpine"));
-        // An image that somebody has asked for by name is not replaced by something else.
-        match in_container {
-            Err(no_container) if chosen.is_none() => {
-                Self::local("").map_err(|no_programs| NoServer(format!("{no_container}; {no_programs}")))
-            }
-            answer => answer,
-        }
-    }
-
-    /// Starts a container of this image, such as `postgres:17-alpine`. It blocks the thread meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`NoServer`] when no engine answers, or it cannot start the image.
-    pub fn in_container(image: &str) -> Result<Self, NoServer> {
-        let owned = image.to_owned();
-        // A container is started asynchronously, and a test may call this inside its own runtime.
-        let started = thread::spawn(move || container::postgres(&owned)).join();
-        let (container, url) = started.unwrap_or_else(|_| Err(NoServer("the container's thread panicked".into())))?;
-        Ok(Self { url, source: Source::Container(image.into()), cluster: None, _container: Some(container) })
-    }
-
-    /// Starts a server of its own from the machine's programs, with these lines in its configuration: for tests that stop it.
-    ///
-    /// # Errors
-    ///
-    /// [`NoServer`] when there are no programs, or they do not work.
-    pub fn local(settings: &str) -> Result<Self, NoServer> {
-        let (cluster, programs, url) = local::postgres(settings)?;
-        Ok(Self { url, source: Source::Local(programs), cluster: Some(cluster), _container: None })
-    }
-
-    /// `postgres://USER[:PASSWORD]@HOST[:PORT]/DATABASE`.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Where the server came from.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
-    /// The server's process, when it is one of this process's own.
-    pub fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
-    }
-}
-
 /// There is no server for the tests, and this is why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoServer(String);
+pub struct NoServer {
+    reason: String,
+    /// How a running server is named.
+    example: &'static str,
+}
 
 impl NoServer {
-    fn because(what: &str, error: &dyn fmt::Display) -> Self {
-        Self(format!("{what}: {error}"))
+    /// Both reasons, where two ways were tried.
+    fn and(self, other: &Self) -> Self {
+        Self { reason: format!("{}; {}", self.reason, other.reason), ..self }
     }
 }
 
 impl fmt::Display for NoServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no server for the tests ({}); name one, for example {POSTGRES_URL}=postgres://USER@HOST/DATABASE",
-            self.0
-        )
+        write!(f, "no server for the tests ({}); name one, for example {}", self.reason, self.example)
     }
 }
 

@@ -71,7 +71,7 @@ impl Link {
         let mut pause = FIRST_PAUSE;
         loop {
             let mut lent = self.lend(limit).await?;
-            let unnamed = self.pooler.is_known();
+            let unnamed = self.pooler.is_known() || !statement.is_prepared;
             let is_new = lent.is_new();
             let failure = match lent.query(limit, statement, parameters, unnamed).await {
                 Ok(rows) => return Ok(rows),

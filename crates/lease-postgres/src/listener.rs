@@ -20,7 +20,7 @@ use tokio::{
 use tokio_postgres::{AsyncMessage, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::connection::Pooler;
+use crate::connection::{Pooler, longest_opening};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -92,7 +92,9 @@ async fn listen(source: Source, watchers: Arc<Watchers>) {
 
 /// Listens until the connection ends. Whether it ever listened.
 async fn listen_once(source: &Source, watchers: &Watchers) -> bool {
-    let connecting = timeout(source.operation_timeout, source.driver.connect(source.tls.clone()));
+    // Nobody waits for this, so it may take as long as any connection.
+    let limit = longest_opening(source.operation_timeout);
+    let connecting = timeout(limit, source.driver.connect(source.tls.clone()));
     let Ok(Ok((client, mut connection))) = connecting.await else {
         return false;
     };

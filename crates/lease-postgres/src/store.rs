@@ -85,7 +85,8 @@ impl PostgresLeaseStore {
     /// Makes a store on an existing pool, for a service that has one already. Nothing is connected yet.
     ///
     /// A call takes one connection for the time of one statement. It keeps its own
-    /// [`operation_timeout`](PoolStore::operation_timeout) also when the pool would wait for ever. Sessions are left as the pool made
+    /// [`operation_timeout`](PoolStore::operation_timeout) also when the pool would wait for ever. The pool must be able to open a
+    /// connection within that time: what it has begun for a call that ends before is lost. Sessions are left as the pool made
     /// them: where their role has another default isolation level, or a lock timeout, a statement that another transaction gets in
     /// the way of is repeated.
     pub fn from_pool(pool: Pool) -> PoolStore {

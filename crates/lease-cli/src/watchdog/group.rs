@@ -35,14 +35,6 @@ impl Group {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Makes sure that nothing of a group runs any more in which nothing was seen to run, and tells whether that is so.
-    ///
-    /// A look at the processes one by one misses a member that forks and ends between two of them. SIGKILL misses none: it reaches all
-    /// of the group at one instant, and who is about to fork does not any more.
-    pub(crate) fn is_gone(self) -> bool {
-        self.signal(Signal::SIGKILL);
-        !self.is_running()
-    }
 
     /// Whether anything of the group is seen to run. Zombies do not: in a container without an init nobody may ever reap them.
     pub(crate) fn is_running(self) -> bool {
@@ -52,6 +44,30 @@ impl Group {
             Err(_) => true,
             Ok(()) => has_running_member(self.0),
         }
+    }
+}
+
+/// Looks at a group that is to end, until it has.
+#[derive(Debug, Default)]
+pub(crate) struct Vigil {
+    quiet_looks: u32,
+}
+
+/// How often nothing of a group must have been seen before what could not be seen is killed.
+const QUIET_LOOKS: u32 = 2;
+
+impl Vigil {
+    /// Looks once more, and makes sure when nothing was seen to run.
+    ///
+    /// A look at the processes one by one misses a member that forks and ends between two of them. SIGKILL misses none: it reaches all
+    /// of the group at one instant, and who is about to fork does not any more.
+    pub(crate) fn sees_it_gone(&mut self, group: Group) -> bool {
+        self.quiet_looks = if group.is_running() { 0 } else { self.quiet_looks + 1 };
+        if self.quiet_looks < QUIET_LOOKS {
+            return false;
+        }
+        group.signal(Signal::SIGKILL);
+        !group.is_running()
     }
 }
 

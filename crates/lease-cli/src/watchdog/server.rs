@@ -22,7 +22,7 @@ use crate::{
     signals, terminal,
     watchdog::{
         chain::{Due, StopChain},
-        group::Group,
+        group::{Group, Vigil},
         program,
         reaper::{Change, next_change},
         voice::Voice,
@@ -35,9 +35,6 @@ const CLOCK_STEP: Duration = Duration::from_millis(250);
 /// How often a group without its leader is looked at: often at first, for most are gone at once.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LAST_LOOK: Duration = Duration::from_millis(100);
-
-/// How often nothing of a group must have been seen before what could not be seen is killed.
-const QUIET_LOOKS: u32 = 2;
 
 /// A group that survives SIGKILL this often is reported: it runs as somebody else, or hangs inside the system.
 const KILLS_UNTIL_REPORT: u32 = 50;
@@ -128,7 +125,7 @@ struct Watch {
 impl Watch {
     async fn until_gone(&mut self, mut children: unix::Signal) {
         let mut look = FIRST_LOOK;
-        let mut quiet_looks = 0;
+        let mut vigil = Vigil::default();
         loop {
             self.look_at_child();
             let now = LocalInstant::now();
@@ -149,8 +146,7 @@ impl Watch {
                     self.chain.stop(now);
                     continue;
                 }
-                quiet_looks = if self.group.is_running() { 0 } else { quiet_looks + 1 };
-                if quiet_looks >= QUIET_LOOKS && self.group.is_gone() {
+                if vigil.sees_it_gone(self.group) {
                     break;
                 }
                 wake = wake.min(now + look);

@@ -3,19 +3,16 @@
 use std::{
     io,
     process::{Child, Command, Stdio},
+    thread,
 };
 
-use testcontainers_modules::{
-    postgres::Postgres,
-    testcontainers::{ContainerAsync, ImageExt, runners::AsyncRunner},
-};
+use testcontainers_modules::testcontainers::{ContainerRequest, Image, TestcontainersError, runners::AsyncRunner};
 use tokio::runtime::Runtime;
-
-use super::NoServer;
 
 /// A running container. It is removed with this, or with the process, whichever comes first.
 #[derive(Debug)]
 pub(super) struct Container {
+    address: String,
     /// A shell that removes the container when its input ends.
     reaper: Option<Child>,
 }
@@ -29,21 +26,44 @@ impl Drop for Container {
     }
 }
 
-/// Starts PostgreSQL in a container, and waits until it takes connections.
-pub(super) fn postgres(image: &str) -> Result<(Container, String), NoServer> {
-    let runtime = Runtime::new().map_err(|error| NoServer::because("no runtime", &error))?;
-    let failed = |error: &dyn std::fmt::Display| NoServer::because(&format!("container {image}"), error);
-    runtime.block_on(async {
-        let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
-        let request = Postgres::default().with_name(name).with_tag(tag);
-        let running: ContainerAsync<Postgres> = request.start().await.map_err(|error| failed(&error))?;
-        let host = running.get_host().await.map_err(|error| failed(&error))?;
-        let port = running.get_host_port_ipv4(5432).await.map_err(|error| failed(&error))?;
-        let container = Container { reaper: Some(reaper(running.id()).map_err(|error| failed(&error))?) };
-        // From here on the shell removes it: the crate's own handle would do so only when this process ends in order.
-        std::mem::forget(running);
-        Ok((container, format!("postgres://postgres:postgres@{host}:{port}/postgres")))
-    })
+impl Container {
+    /// `HOST:PORT`, as seen from this machine.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// `postgres:17` is `postgres` and `17`.
+pub(super) fn name_and_tag(image: &str) -> (&str, &str) {
+    match image.rsplit_once(':') {
+        // Behind the last slash: a colon before it belongs to the registry's port.
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        _ => (image, "latest"),
+    }
+}
+
+/// Starts a container, and waits until its server takes connections; the error says why it does not. It blocks the thread meanwhile.
+pub(super) fn start<I: Image + 'static>(
+    image: &str,
+    request: ContainerRequest<I>,
+    port: u16,
+) -> Result<Container, String> {
+    // A container is started asynchronously, and a test may call this inside its own runtime.
+    let started = thread::spawn(move || {
+        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        runtime.block_on(run(request, port)).map_err(|error| error.to_string())
+    });
+    let started = started.join().unwrap_or_else(|_| Err("its thread panicked".into()));
+    started.map_err(|reason| format!("container {image}: {reason}"))
+}
+
+async fn run<I: Image>(request: ContainerRequest<I>, port: u16) -> Result<Container, TestcontainersError> {
+    let running = request.start().await?;
+    let address = format!("{}:{}", running.get_host().await?, running.get_host_port_ipv4(port).await?);
+    let reaper = Some(reaper(running.id()).map_err(TestcontainersError::from)?);
+    // From here on the shell removes it: the crate's own handle would do so only when this process ends in order.
+    std::mem::forget(running);
+    Ok(Container { address, reaper })
 }
 
 /// A process killed outright drops nothing, but its pipes close.
@@ -55,4 +75,20 @@ fn reaper(id: &str) -> io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registrys_port_is_no_tag() {
+        assert_eq!(name_and_tag("postgres:17"), ("postgres", "17"));
+        assert_eq!(name_and_tag("postgres"), ("postgres", "latest"));
+        assert_eq!(name_and_tag("registry.example:5000/postgres"), ("registry.example:5000/postgres", "latest"));
+        assert_eq!(
+            name_and_tag("registry.example:5000/mssql/server:2022"),
+            ("registry.example:5000/mssql/server", "2022")
+        );
+    }
 }

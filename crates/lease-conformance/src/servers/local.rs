@@ -9,8 +9,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::NoServer;
-
 /// A server process of this process's own. It ends, and its files go, with this, or with the process, whichever comes first.
 #[derive(Debug)]
 pub struct Cluster {
@@ -43,14 +41,14 @@ stop "$1"
 "#;
 
 /// A PostgreSQL server with these lines in its configuration, its programs, and its URL.
-pub(super) fn postgres(settings: &str) -> Result<(Cluster, PathBuf, String), NoServer> {
-    let programs = programs().ok_or_else(|| NoServer("PostgreSQL's server programs are not installed".into()))?;
+pub(super) fn postgres(settings: &str) -> Result<(Cluster, PathBuf, String), String> {
+    let programs = programs().ok_or("PostgreSQL's server programs are not installed")?;
     let start = || -> io::Result<(Cluster, u16)> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let settings = format!("listen_addresses = '127.0.0.1'\nport = {port}\nmax_connections = 300\n{settings}");
         Ok((Cluster::start(&programs, &settings)?, port))
     };
-    let (cluster, port) = start().map_err(|error| NoServer::because(&programs.display().to_string(), &error))?;
+    let (cluster, port) = start().map_err(|error| format!("{}: {error}", programs.display()))?;
     Ok((cluster, programs, format!("postgres://postgres@127.0.0.1:{port}/postgres")))
 }
 

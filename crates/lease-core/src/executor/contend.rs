@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use crate::{
-    Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, Role, StoreError, Term, Wakeup,
+    AcquireError, Acquisition, ErrorKind, FencingToken, Holder, LeaseName, Operation, OwnerId, Role, StoreError, Term,
+    Wakeup,
     clock::{self, LocalInstant},
     executor::{
         Shared,
@@ -28,23 +29,15 @@ pub(crate) enum Patience {
     Forever,
 }
 
-/// Why contending ended without a grant.
-#[derive(Debug)]
-pub(crate) enum NoGrant {
-    HeldElsewhere(Holder),
-    Store(StoreError),
-    ShutDown,
-}
-
 /// Contends for `name` until it is granted or the caller's patience ends.
 ///
 /// # Cancel safety
 ///
 /// An attempt in flight ends in the background, and gives back what it was granted.
-pub(crate) async fn contend(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, NoGrant> {
+pub(crate) async fn contend(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, AcquireError> {
     if !shared.enabled {
         if shared.shutdown.is_cancelled() {
-            return Err(NoGrant::ShutDown);
+            return Err(AcquireError::ShutDown);
         }
         return Ok(Grant::unleased(shared, name));
     }
@@ -58,7 +51,7 @@ pub(crate) async fn contend(shared: &Arc<Shared>, name: &LeaseName, patience: Pa
         };
         tokio::select! {
             biased;
-            () = shared.shutdown.cancelled() => return Err(NoGrant::ShutDown),
+            () = shared.shutdown.cancelled() => return Err(AcquireError::ShutDown),
             () = shared.until_not_eligible() => {}
             grant = contention => return grant,
         }
@@ -81,11 +74,11 @@ impl Drop for Contending<'_> {
 }
 
 /// Waits for the turn within this executor, and until it need not stand back any more (E11, E12).
-async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Result<Turn, NoGrant> {
+async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Result<Turn, AcquireError> {
     let place = shared.slots.place(name);
     if let Patience::Once = patience {
-        let turn = place.try_turn().map_err(NoGrant::HeldElsewhere)?;
-        let refusal = |until: LocalInstant| NoGrant::HeldElsewhere(Holder::new(None, until.remaining()));
+        let turn = place.try_turn().map_err(AcquireError::HeldElsewhere)?;
+        let refusal = |until: LocalInstant| AcquireError::HeldElsewhere(Holder::new(None, until.remaining()));
         return turn.not_before().map_or(Ok(turn), |until| Err(refusal(until)));
     }
     let waiting = async {
@@ -98,7 +91,7 @@ async fn take_turn(shared: &Shared, name: &LeaseName, patience: Patience) -> Res
     tokio::select! {
         biased;
         turn = waiting => Ok(turn),
-        () = patience.end(shared) => Err(NoGrant::HeldElsewhere(shared.slots.place(name).holder())),
+        () = patience.end(shared) => Err(AcquireError::HeldElsewhere(shared.slots.place(name).holder())),
     }
 }
 
@@ -115,12 +108,26 @@ impl Patience {
 
 impl Shared {
     /// Waits until this instance may contend.
-    async fn until_eligible(&self, patience: Patience) -> Result<(), NoGrant> {
+    async fn until_eligible(&self, patience: Patience) -> Result<(), AcquireError> {
         let mut eligible = self.eligible.subscribe();
         tokio::select! {
             biased;
             _ = eligible.wait_for(|eligible| *eligible) => Ok(()),
-            () = patience.end(self) => Err(NoGrant::HeldElsewhere(Holder::new(None, Duration::ZERO))),
+            () = patience.end(self) => Err(AcquireError::HeldElsewhere(Holder::new(None, Duration::ZERO))),
+        }
+    }
+
+    /// After a term, or a try, that hardly lasted, waits a little before the next.
+    pub(crate) async fn recover(&self, floor: &mut Floor, started: LocalInstant) {
+        let pause = floor.lift(LocalInstant::now().saturating_duration_since(started));
+        self.pause_until(started + pause).await;
+    }
+
+    /// Waits until then, or for the shutdown.
+    pub(crate) async fn pause_until(&self, until: LocalInstant) {
+        tokio::select! {
+            () = self.shutdown.cancelled() => {}
+            () = clock::sleep_until(until, self.schedule.clock_step()) => {}
         }
     }
 
@@ -132,7 +139,7 @@ impl Shared {
     }
 }
 
-async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, NoGrant> {
+async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Result<Grant, AcquireError> {
     let schedule = &shared.schedule;
     let mut floor = Floor::new(schedule.poll_interval);
     let mut contending = Contending { shared, name, granted: false };
@@ -159,7 +166,7 @@ async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Resu
                     long_wait = None;
                 }
                 shared.board.enter(name, Role::Standby { holder: holder.clone() });
-                (schedule.standby_pause(holder.remaining), NoGrant::HeldElsewhere(holder))
+                (schedule.standby_pause(holder.remaining), AcquireError::HeldElsewhere(holder))
             }
             Attempt::Failed(error) => {
                 telemetry::attempt_failed(name, &error);
@@ -167,9 +174,9 @@ async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Resu
                     owner = shared.owners.mint();
                 }
                 if !answered && !error.is_retryable() {
-                    return Err(NoGrant::Store(error));
+                    return Err(AcquireError::Store(error));
                 }
-                (Duration::ZERO, NoGrant::Store(error))
+                (Duration::ZERO, AcquireError::Store(error))
             }
         };
         let now = LocalInstant::now();

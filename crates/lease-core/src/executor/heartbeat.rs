@@ -17,6 +17,9 @@ use crate::{
     telemetry,
 };
 
+/// A heartbeat that has not looked at the clocks for so long gets no turns: it would have had several.
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+
 /// Renews every lease that it was told to keep, and tells every job in time.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
@@ -35,7 +38,7 @@ struct Pulse {
     beats: bool,
     /// When it looked at the clocks last.
     last_look: Option<LocalInstant>,
-    /// The least that was left to a stop point when a renewal landed.
+    /// The least that was left when a renewal landed.
     smallest_margin: Option<Duration>,
 }
 
@@ -55,8 +58,8 @@ struct Kept {
 pub struct Health {
     /// How many leases are held.
     pub held: usize,
-    /// The least time that was left to a stop point when a renewal landed, since the executor was made; none before the first renewal.
-    /// Near zero means that the database answers almost too late.
+    /// The least time that was left when a renewal landed, since the executor was made; none before the first renewal. It is counted to
+    /// the stop point, or to the end of the lease when the job has been told to stop. Near zero means that the database answers almost too late.
     pub smallest_margin: Option<Duration>,
     /// The most renewals in a row that failed for a lease that is held now.
     pub failures_in_a_row: u32,
@@ -139,10 +142,10 @@ impl Heartbeat {
             pulse.beats = false;
             return None;
         }
-        for kept in pulse.terms.values() {
-            kept.state.watch_the_clock();
-        }
         let now = LocalInstant::now();
+        for kept in pulse.terms.values() {
+            kept.state.watch_the_clock(now);
+        }
         pulse.last_look = Some(now);
         for batch in take_due(&mut pulse, now) {
             if !batch.terms.is_empty() {
@@ -157,8 +160,7 @@ impl Heartbeat {
     }
 
     async fn renew_many(&self, batch: Batch) -> Flight {
-        let limit =
-            batch.stop_point.map_or(self.schedule.operation_timeout, |until| self.schedule.renewal_limit(until));
+        let limit = self.schedule.renewal_limit(batch.renew_by);
         let (ids, terms): (Vec<_>, Vec<_>) = batch.terms.into_iter().unzip();
         let sent = LocalInstant::now();
         let renewals = self.store.renew_many(&terms, self.schedule.duration);
@@ -170,26 +172,28 @@ impl Heartbeat {
     }
 
     /// Renews one term whose row somebody has locked, so that it delays no other.
-    async fn renew_alone(&self, id: u64, term: Term) -> Flight {
-        let sent = LocalInstant::now();
-        let answer = renew_within(&*self.store, &term, &self.schedule, self.schedule.operation_timeout).await;
+    async fn renew_alone(&self, id: u64, term: Term, renew_by: Option<LocalInstant>) -> Flight {
+        let (sent, limit) = (LocalInstant::now(), self.schedule.renewal_limit(renew_by));
+        let answer = renew_within(&*self.store, &term, &self.schedule, limit).await;
         Flight { sent, alone: true, answers: vec![(id, answer)] }
     }
 
     fn land<'a>(&'a self, flight: Flight, flights: &mut FuturesUnordered<BoxFuture<'a, Flight>>) {
         let mut pulse = self.pulse();
         let Pulse { terms, smallest_margin, .. } = &mut *pulse;
-        let next = self.schedule.next_renewal(flight.sent);
+        // What was sent together stays together, whether it landed or has to be tried again.
+        let (next, haste) = (self.schedule.next_renewal(flight.sent), fastrand::f64());
+        let landed = LocalInstant::now();
         for (id, answer) in flight.answers {
             // A term that has ended meanwhile has nothing to hear.
             let Some(kept) = terms.get_mut(&id) else { continue };
             let Some(term) = kept.state.term() else { continue };
             if !flight.alone && matches!(&answer, Err(error) if error.kind() == ErrorKind::Contended) {
-                flights.push(self.renew_alone(id, term.clone()).boxed());
+                flights.push(self.renew_alone(id, term.clone(), kept.state.renew_by()).boxed());
                 continue;
             }
             kept.in_flight = false;
-            kept.state.watch_the_clock();
+            kept.state.watch_the_clock(LocalInstant::now());
             match judge(term, answer) {
                 Ok(hand_over) => {
                     let margin = kept.state.margin();
@@ -204,7 +208,7 @@ impl Heartbeat {
                 Err(Failure::Lost(reason)) => kept.state.lose(StopReason::Lost(reason)),
                 Err(Failure::Unanswered(error)) => {
                     kept.failures += 1;
-                    kept.due = LocalInstant::now() + self.schedule.retry_pause(kept.failures);
+                    kept.due = landed + self.schedule.retry_pause(kept.failures, haste);
                     telemetry::renewal_failed(term, kept.failures, &error);
                     kept.state.note_error(error);
                 }
@@ -215,8 +219,7 @@ impl Heartbeat {
     /// How the heartbeat is doing.
     pub(crate) fn health(&self) -> Health {
         let pulse = self.pulse();
-        let longest = (self.schedule.clock_step() * 4).max(Duration::from_secs(1));
-        let looks = pulse.last_look.is_some_and(|look| !(look + longest).has_passed());
+        let looks = pulse.last_look.is_some_and(|look| !(look + LONGEST_SILENCE).has_passed());
         Health {
             held: pulse.terms.values().filter(|kept| kept.state.term().is_some() && kept.state.is_held()).count(),
             smallest_margin: pulse.smallest_margin,
@@ -234,8 +237,8 @@ impl Heartbeat {
 #[derive(Default)]
 struct Batch {
     terms: Vec<(u64, Term)>,
-    /// The earliest of their stop points.
-    stop_point: Option<LocalInstant>,
+    /// When the first of them has to be renewed.
+    renew_by: Option<LocalInstant>,
 }
 
 /// Takes the terms to renew now. Once one is due all go along, so that a beat is one round trip, whenever its leases were acquired.
@@ -251,7 +254,7 @@ fn take_due(pulse: &mut Pulse, now: LocalInstant) -> [Batch; 2] {
             let Some(term) = kept.state.term() else { continue };
             kept.in_flight = true;
             batch.terms.push((*id, term.clone()));
-            batch.stop_point = batch.stop_point.into_iter().chain(kept.state.stop_point()).min();
+            batch.renew_by = batch.renew_by.into_iter().chain(kept.state.renew_by()).min();
         }
     }
     batches
@@ -312,5 +315,27 @@ pub(crate) fn judge(term: &Term, answer: Result<Renewal, StoreError>) -> Result<
         Ok(Renewal::Renewed { token, .. }) => Err(Failure::Lost(LossReason::Superseded(token))),
         Ok(Renewal::Lost(reason)) => Err(Failure::Lost(reason)),
         Err(error) => Err(Failure::Unanswered(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryLeaseStore, SingletonExecutor, SingletonOptions, clock};
+
+    /// E4: a renewal in flight is waited for: its term is neither sent again nor looked at for that at once, and forgotten at its release.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_in_flight_is_waited_for() {
+        let executor = SingletonExecutor::new(MemoryLeaseStore::new(), SingletonOptions::enabled()).unwrap();
+        let guard = executor.job("job").unwrap().acquire(None).await.unwrap();
+        let (heartbeat, mut flights) = (&executor.0.heartbeat, FuturesUnordered::new());
+        let step = heartbeat.schedule.clock_step();
+        clock::simulate(heartbeat.schedule.renew_interval);
+        for _ in 0..2 {
+            let wake = heartbeat.send_what_is_due(&mut flights).unwrap();
+            assert_eq!((flights.len(), wake), (1, LocalInstant::now() + step));
+        }
+        assert!(guard.release().await.unwrap());
+        assert!(heartbeat.pulse().terms.is_empty(), "what was released is forgotten");
     }
 }

@@ -12,10 +12,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     AcquireError, HeldLease, Leadership, LeaseDuration, LeaseGuard, LeaseName, RunError, Status, StopReason, TryRun,
-    clock::{self, LocalInstant},
+    clock::LocalInstant,
     executor::{
         Shared,
-        contend::{NoGrant, Patience, contend},
+        contend::{Patience, contend},
         running::{Running, Spawned},
         schedule::Floor,
         stop::{JobEnd, spawn_blocking_job, spawn_job, supervise},
@@ -257,7 +257,7 @@ impl Job {
             match Running::start(&self.shared, grant, self.at_least, work).end().await?.into_end()? {
                 (JobEnd::Finished(value), StopReason::Ended | StopReason::ShutDown) => return Ok(value),
                 (_, StopReason::ShutDown) => return Err(RunError::ShutDown),
-                _ => self.recover(&mut floor, started).await,
+                _ => self.shared.recover(&mut floor, started).await,
             }
         }
     }
@@ -281,9 +281,10 @@ impl Job {
             }
             if !self.shared.enabled {
                 // Nothing rests while the executor is disabled: the period is this process's own.
-                self.pass_period(started).await;
+                let period = self.at_least.map(LeaseDuration::as_duration).unwrap_or_default();
+                self.shared.pause_until(started + period).await;
             }
-            self.recover(&mut floor, started).await;
+            self.shared.recover(&mut floor, started).await;
         }
     }
 
@@ -295,7 +296,7 @@ impl Job {
     {
         let grant = match contend(&self.shared, &self.name, Patience::Once).await {
             Ok(grant) => grant,
-            Err(NoGrant::HeldElsewhere(holder)) => return Ok(TryRun::HeldElsewhere(holder)),
+            Err(AcquireError::HeldElsewhere(holder)) => return Ok(TryRun::HeldElsewhere(holder)),
             Err(other) => return Err(other.into()),
         };
         let work = spawn_job(grant.state(), job).boxed();
@@ -307,11 +308,7 @@ impl Job {
     }
 
     async fn acquire_within(self, limit: Option<Duration>) -> Result<LeaseGuard, AcquireError> {
-        let patience = match limit {
-            None => Patience::Forever,
-            Some(limit) if limit.is_zero() => Patience::Once,
-            Some(limit) => Patience::Until(LocalInstant::now() + limit),
-        };
+        let patience = limit.map_or(Patience::Forever, |limit| Patience::Until(LocalInstant::now() + limit));
         let grant = contend(&self.shared, &self.name, patience).await?;
         let (lease, at_least) = (HeldLease::new(grant.state()), self.at_least);
         grant.state().set_started();
@@ -323,24 +320,6 @@ impl Job {
             let _ = answer.send(supervised.released);
         });
         Ok(LeaseGuard::new(lease, done, released))
-    }
-
-    async fn pass_period(&self, started: LocalInstant) {
-        let period = self.at_least.map(LeaseDuration::as_duration).unwrap_or_default();
-        tokio::select! {
-            () = self.shared.shutdown.cancelled() => {}
-            () = clock::sleep_until(started + period, self.shared.schedule.clock_step()) => {}
-        }
-    }
-
-    /// After a term that hardly lasted, waits a little before the next.
-    async fn recover(&self, floor: &mut Floor, started: LocalInstant) {
-        let lasted = LocalInstant::now().saturating_duration_since(started);
-        let pause = floor.lift(lasted);
-        tokio::select! {
-            () = self.shared.shutdown.cancelled() => {}
-            () = clock::sleep_until(started + pause, self.shared.schedule.clock_step()) => {}
-        }
     }
 }
 

@@ -11,11 +11,11 @@ use tokio_util::{
 };
 
 use crate::{
-    HeldLease, LeaseDuration, LeaseName, StopReason,
-    clock::{self, LocalInstant},
+    AcquireError, HeldLease, LeaseDuration, LeaseName, StopReason,
+    clock::LocalInstant,
     executor::{
         Shared,
-        contend::{NoGrant, Patience, contend},
+        contend::{Patience, contend},
         grant::Grant,
         schedule::Floor,
         stop::supervise,
@@ -163,17 +163,13 @@ impl Leader {
                     let steps = self.announce(&grant);
                     self.lead(grant, steps).await;
                 }
-                Err(NoGrant::Store(error)) => telemetry::leadership_waits(&self.name, &error),
-                Err(NoGrant::ShutDown | NoGrant::HeldElsewhere(_)) => {}
+                Err(AcquireError::Store(error)) => telemetry::leadership_waits(&self.name, &error),
+                Err(AcquireError::ShutDown) => return,
+                Err(AcquireError::HeldElsewhere(_)) => {}
             }
-            if self.stop.is_cancelled() || self.shared.shutdown.is_cancelled() {
-                return;
-            }
-            let pause = floor.lift(LocalInstant::now().saturating_duration_since(started));
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = self.shared.shutdown.cancelled() => return,
-                () = clock::sleep_until(started + pause, self.shared.schedule.clock_step()) => {}
+                () = self.shared.recover(&mut floor, started) => {}
             }
         }
     }

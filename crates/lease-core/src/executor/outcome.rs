@@ -2,7 +2,7 @@
 
 use std::{error, fmt};
 
-use crate::{Holder, StopReason, StoreError, executor::contend::NoGrant};
+use crate::{Holder, StopReason, StoreError};
 
 /// The answer of [`Job::try_run`](crate::Job::try_run).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,13 @@ impl error::Error for RunError {
     }
 }
 
-impl From<NoGrant> for RunError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
+/// A job does not run where its lease was not acquired.
+impl From<AcquireError> for RunError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
+            AcquireError::Store(error) => Self::Store(error),
+            AcquireError::ShutDown => Self::ShutDown,
         }
     }
 }
@@ -95,19 +96,35 @@ impl error::Error for AcquireError {
     }
 }
 
-impl From<NoGrant> for AcquireError {
-    fn from(reason: NoGrant) -> Self {
-        match reason {
-            NoGrant::HeldElsewhere(holder) => Self::HeldElsewhere(holder),
-            NoGrant::Store(error) => Self::Store(error),
-            NoGrant::ShutDown => Self::ShutDown,
-        }
-    }
-}
-
 fn write_held(f: &mut fmt::Formatter<'_>, holder: &Holder) -> fmt::Result {
     match &holder.owner {
         Some(owner) => write!(f, "the lease is held by {owner} for another {:?}", holder.remaining),
         None => write!(f, "the lease is held for another {:?}", holder.remaining),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::{ErrorKind, Operation};
+
+    /// E6: whoever is told that the store could not answer can ask why; what is held elsewhere says by whom.
+    #[test]
+    fn an_outcome_names_its_cause() {
+        let unavailable = || StoreError::new(Operation::Acquire, ErrorKind::Unavailable);
+        let errors: [Box<dyn Error>; 2] =
+            [Box::new(RunError::Store(unavailable())), Box::new(AcquireError::Store(unavailable()))];
+        for error in errors {
+            assert_eq!(error.to_string(), "the lease store could not answer");
+            assert_eq!(error.source().unwrap().to_string(), unavailable().to_string());
+        }
+        let holder = Holder::new(crate::OwnerId::new("rival").ok(), std::time::Duration::from_secs(7));
+        let held = AcquireError::HeldElsewhere(holder);
+        assert_eq!(held.to_string(), "the lease is held by rival for another 7s");
+        assert!(held.source().is_none());
+        assert_eq!(RunError::from(held).to_string(), "the lease is held by rival for another 7s");
+        assert!(matches!(RunError::from(AcquireError::ShutDown), RunError::ShutDown));
     }
 }

@@ -92,6 +92,7 @@ mod tests {
         assert!(id.starts_with("web-1:") && id.ends_with(":1"), "{id}");
         let default = OwnerMint::new(&SingletonOptions::enabled()).unwrap().mint().to_string();
         assert!(default.contains(&format!(":{}:", std::process::id())), "{default}");
+        assert!(default.starts_with(cut(host_name().trim(), 60)), "{default}");
     }
 
     /// E7, S9: a label that is too long is shortened between characters; one with forbidden characters is refused.
@@ -102,7 +103,7 @@ mod tests {
             mint.next.store(u64::MAX, Ordering::Relaxed);
             assert!(mint.mint().as_str().encode_utf16().count() <= MAX_UTF16_UNITS);
         }
-        for label in ["", "a\nb", " a"] {
+        for label in ["", "a\nb", " a", "a "] {
             assert!(mint(label).unwrap_err().to_string().starts_with("label: "), "{label:?}");
         }
     }

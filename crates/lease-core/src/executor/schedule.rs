@@ -51,21 +51,23 @@ impl Schedule {
         anchor + early(self.renew_interval, 10)
     }
 
-    /// The pause before a failed renewal is tried again, after `failures` failures in a row.
-    pub(crate) fn retry_pause(&self, failures: u32) -> Duration {
+    /// The pause before a failed renewal is tried again, after `failures` failures in a row. Renewals that failed together have one
+    /// `haste`, from 0 to 1, so that they are tried again together.
+    pub(crate) fn retry_pause(&self, failures: u32, haste: f64) -> Duration {
         let longest = self.renew_interval / 2;
-        early(doubled(FIRST_FLOOR, failures.saturating_sub(1)).min(longest), 2)
+        sooner(doubled(FIRST_FLOOR, failures.saturating_sub(1)).min(longest), 2, haste)
     }
 
-    /// The time that one renewal may take when its answer is of no use after `stop_point`: half of what is left, so that a renewal
-    /// whose answer is lost is tried again in time.
-    pub(crate) fn renewal_limit(&self, stop_point: LocalInstant) -> Duration {
-        self.operation_timeout.min(stop_point.remaining() / 2).max(Duration::from_millis(1))
+    /// The time that one renewal may take when its answer is of no use after `renew_by`: half of what is left, so that a renewal whose
+    /// answer is lost is tried again in time.
+    pub(crate) fn renewal_limit(&self, renew_by: Option<LocalInstant>) -> Duration {
+        let half = renew_by.map_or(Duration::MAX, |renew_by| renew_by.remaining() / 2);
+        self.operation_timeout.min(half).max(Duration::from_millis(1))
     }
 
     /// The pause before a standby looks again, the floor excepted: until the holder's expiry or for the poll interval.
     pub(crate) fn standby_pause(&self, remaining: Duration) -> Duration {
-        if remaining < self.poll_interval {
+        if remaining <= self.poll_interval {
             remaining + EXPIRY_SPREAD.mul_f64(fastrand::f64())
         } else {
             early(self.poll_interval, 10)
@@ -114,7 +116,12 @@ impl Floor {
 
 /// `duration`, or up to its `part`th part less.
 fn early(duration: Duration, part: u32) -> Duration {
-    duration.saturating_sub((duration / part).mul_f64(fastrand::f64()))
+    sooner(duration, part, fastrand::f64())
+}
+
+/// `duration`, less `haste` times its `part`th part.
+fn sooner(duration: Duration, part: u32, haste: f64) -> Duration {
+    duration.saturating_sub((duration / part).mul_f64(haste))
 }
 
 fn doubled(duration: Duration, times: u32) -> Duration {
@@ -164,21 +171,24 @@ mod tests {
         for _ in 0..200 {
             let next = schedule().next_renewal(anchor);
             assert!(next <= anchor + 7 * SECOND && next >= anchor + Duration::from_millis(6300));
-            let pause = schedule().retry_pause(1);
-            assert!(pause >= Duration::from_millis(5) && pause <= Duration::from_millis(10));
-            let pause = schedule().retry_pause(1000);
-            assert!(pause >= Duration::from_millis(1750) && pause <= Duration::from_millis(3500));
         }
-        assert_eq!(schedule().renewal_limit(anchor + 3 * SECOND), 1500 * SECOND / 1000);
-        assert_eq!(schedule().renewal_limit(anchor + 9 * SECOND), 4 * SECOND);
+        let pauses = [(1, 0.0), (1, 1.0), (2, 0.0), (1000, 0.0), (1000, 0.5), (1000, 1.0)];
+        let pauses = pauses.map(|(failures, haste)| schedule().retry_pause(failures, haste).as_millis());
+        assert_eq!(pauses, [10, 5, 20, 3500, 2625, 1750]);
+        assert_eq!(schedule().renewal_limit(Some(anchor + 3 * SECOND)), 1500 * SECOND / 1000);
+        assert_eq!(schedule().renewal_limit(Some(anchor + 9 * SECOND)), 4 * SECOND);
+        assert_eq!(schedule().renewal_limit(Some(anchor)), Duration::from_millis(1));
+        assert_eq!(schedule().renewal_limit(None), 4 * SECOND);
     }
 
-    /// E5: a standby looks at the holder's expiry when that comes before its poll interval, and never before.
+    /// E5: a standby looks at the holder's expiry when that comes within its poll interval, and never before.
     #[test]
     fn a_standby_looks_at_the_expiry_or_at_its_interval() {
         for _ in 0..200 {
-            let pause = schedule().standby_pause(SECOND);
-            assert!(pause >= SECOND && pause <= SECOND + EXPIRY_SPREAD);
+            for remaining in [Duration::ZERO, SECOND, 2 * SECOND] {
+                let pause = schedule().standby_pause(remaining);
+                assert!(pause >= remaining && pause <= remaining + EXPIRY_SPREAD);
+            }
             let pause = schedule().standby_pause(20 * SECOND);
             assert!(pause <= 2 * SECOND && pause >= Duration::from_millis(1800));
         }
@@ -190,7 +200,11 @@ mod tests {
         let mut floor = Floor::new(Duration::from_millis(50));
         let pauses: Vec<_> = (0..5).map(|_| floor.lift(Duration::ZERO).as_millis()).collect();
         assert_eq!(pauses, [10, 20, 40, 50, 50]);
+        assert_eq!(floor.current().as_millis(), 50);
         assert_eq!(floor.lift(SECOND), SECOND);
-        assert_eq!(floor.lift(Duration::ZERO).as_millis(), 10);
+        assert_eq!((floor.current().as_millis(), floor.lift(Duration::ZERO).as_millis()), (10, 10));
+        assert_eq!(Floor::new(Duration::from_millis(3)).current().as_millis(), 3);
+        assert_eq!(floor.lift(Duration::from_millis(20)).as_millis(), 20, "a pause as long as the floor needs none");
+        assert_eq!(floor.current().as_millis(), 10);
     }
 }

@@ -146,6 +146,10 @@ mod tests {
         slots.place(&name).try_turn().unwrap().stand_back(Some(LocalInstant::now() + second));
         slots.place(&name).try_turn().unwrap().stand_back(None);
         assert!(slots.place(&name).try_turn().unwrap().not_before().is_some());
+        let other = LeaseName::new("other").unwrap();
+        drop(slots.place(&other));
+        assert_eq!(slots.lock().len(), 1, "only the name that is stood back from");
+        slots.place(&other).try_turn().unwrap().stand_back(Some(LocalInstant::now() + second));
         tokio::time::advance(second).await;
         assert!(slots.place(&name).try_turn().unwrap().not_before().is_none());
         assert_eq!(slots.lock().len(), 0);

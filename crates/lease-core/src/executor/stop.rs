@@ -1,6 +1,6 @@
 //! The stop chain: told to stop, dropped at the deadline, joined, and only then released (E3).
 
-use std::{any::Any, future::Future, pin::Pin, pin::pin, process, sync::Arc, task::Poll};
+use std::{any::Any, future::Future, pin::Pin, pin::pin, process, sync::Arc};
 
 use futures::FutureExt;
 use tokio::task::JoinError;
@@ -33,7 +33,7 @@ where
 {
     let span = telemetry::job_span(state.name(), state.token());
     let run = async move {
-        if state.is_held() && !state.must_drop() {
+        if state.may_start() {
             state.set_started();
             let job = start(HeldLease::new(Arc::clone(&state)));
             guarded(&state, job).await
@@ -52,7 +52,7 @@ pub(crate) fn spawn_blocking_job<T: Send + 'static>(
     let span = telemetry::job_span(state.name(), state.token());
     let task = tokio::task::spawn_blocking(move || {
         let _entered = span.enter();
-        if !state.is_held() || state.must_drop() {
+        if !state.may_start() {
             return JobEnd::Dropped;
         }
         state.set_started();
@@ -71,20 +71,16 @@ fn joined<T>(end: Result<JobEnd<T>, JoinError>) -> JobEnd<T> {
 
 /// Polls a job only while it may run. The clock is read before each poll: a process that was paused drops its job instead.
 async fn guarded<Fut: Future>(state: &TermState, job: Fut) -> JobEnd<Fut::Output> {
-    let mut job = Some(Box::pin(job));
     let mut dropping = pin!(state.dropping().cancelled());
-    std::future::poll_fn(move |context| {
-        let told = dropping.as_mut().poll(context).is_ready();
-        let Some(running) = job.as_mut() else { return Poll::Ready(JobEnd::Dropped) };
-        if told || state.must_drop() {
-            state.watch_the_clock();
-            job = None;
-            return Poll::Ready(JobEnd::Dropped);
-        }
-        state.watch_the_clock();
-        running.as_mut().poll(context).map(JobEnd::Finished)
-    })
-    .await
+    let must_drop = std::future::poll_fn(|context| {
+        state.watch_the_clock(LocalInstant::now());
+        dropping.as_mut().poll(context)
+    });
+    tokio::select! {
+        biased;
+        () = must_drop => JobEnd::Dropped,
+        value = Box::pin(job) => JobEnd::Finished(value),
+    }
 }
 
 /// How a supervised term ended.

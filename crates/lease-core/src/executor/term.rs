@@ -168,9 +168,9 @@ impl TermState {
         }
     }
 
-    /// Whether the job's future must not be polled again. It reads the clock (E3).
-    pub(crate) fn must_drop(&self) -> bool {
-        self.dropping.is_cancelled() || self.deadline().is_some_and(LocalInstant::has_passed)
+    /// Whether the job may have its first turn. A disabled executor's lease is held for ever, but its jobs are told to stop as well.
+    pub(crate) fn may_start(&self) -> bool {
+        self.reason.get().is_none() && self.is_held()
     }
 
     /// Whether the row is known not to name this owner any more.
@@ -222,19 +222,26 @@ impl TermState {
         self.coverage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is left to the stop point.
-    pub(crate) fn margin(&self) -> Duration {
-        self.stop_point().map(LocalInstant::remaining).unwrap_or_default()
+    /// When a renewal must have landed to be of use: at the stop point, or before the lease lapses when the job has been told to stop.
+    /// None when that has passed.
+    pub(crate) fn renew_by(&self) -> Option<LocalInstant> {
+        let told = self.reason.get().is_some();
+        let renew_by = if told { Some(self.lapses_at()) } else { self.stop_point() };
+        renew_by.filter(|renew_by| !renew_by.has_passed())
     }
 
-    /// Moves the deadline after a renewal that was sent after `anchor`, unless the job has been told to stop (E12), or should have
-    /// been by now.
+    /// What is left to renew the lease in.
+    pub(crate) fn margin(&self) -> Duration {
+        self.renew_by().map(LocalInstant::remaining).unwrap_or_default()
+    }
+
+    /// Moves the deadline after a renewal that was sent after `anchor`, unless the job has been told to stop (E12). The caller has
+    /// just [watched the clock](Self::watch_the_clock).
     pub(crate) fn extend(&self, anchor: LocalInstant) {
         *self.coverage() =
             Coverage { lapses_at: anchor + self.around.schedule.duration.as_duration(), last_error: None };
         self.deadline.send_if_modified(|deadline| {
-            let passed = deadline.is_some_and(|deadline| self.around.schedule.stop_point(deadline).has_passed());
-            let extends = self.reason.get().is_none() && !passed;
+            let extends = self.reason.get().is_none();
             if extends {
                 *deadline = Some(self.around.schedule.deadline(anchor));
                 self.suspended_before.store(suspended_nanos(), Ordering::Relaxed);
@@ -254,15 +261,15 @@ impl TermState {
         self.around.bell.notify_one();
     }
 
-    /// Reads the clock: tells the job to stop when its stop point has passed, and has it dropped when its deadline has.
-    pub(crate) fn watch_the_clock(&self) {
+    /// Tells the job to stop when its stop point has passed by `now`, and has it dropped when its deadline has.
+    pub(crate) fn watch_the_clock(&self, now: LocalInstant) {
         let Some(deadline) = self.deadline() else { return };
-        if deadline.has_passed() {
+        if deadline <= now {
             self.pass_stop_point();
             self.drop_now();
         } else if self.term.is_some()
             && !self.stopping.is_cancelled()
-            && self.around.schedule.stop_point(deadline).has_passed()
+            && self.around.schedule.stop_point(deadline) <= now
         {
             self.pass_stop_point();
         }
@@ -300,7 +307,7 @@ impl TermState {
     /// Ends the term because its job has ended, unless it ended for another reason before: a job that returned because the clock told
     /// it to was stopped, whether or not the heartbeat has seen that. Nothing is held from here on.
     pub(crate) fn end(&self) {
-        self.watch_the_clock();
+        self.watch_the_clock(LocalInstant::now());
         self.settle(StopReason::Ended);
         self.drop_now();
     }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod at_least;
+mod clock;
 mod contention;
 mod disabled;
 mod every;

@@ -134,3 +134,17 @@ async fn a_lost_lease_is_not_made_to_rest() {
     let rival = crate::OwnerId::new("rival").unwrap();
     assert!(store.rows.renew(&name, &rival, hold()).await.unwrap().is_renewed());
 }
+
+/// E10: a lease that was lost is not renewed any more, although the answer to its `release_after` is still waited for.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_not_renewed_while_its_rest_is_written() {
+    let store = ScriptedStore::default();
+    store.always(Operation::ReleaseAfter, Act::Hang);
+    let executor = executor(&store);
+    drop(job(&executor).acquire(None).await.unwrap());
+    until(|| store.count(Operation::ReleaseAfter) == 1).await;
+    store.rows.delete(&crate::LeaseName::new("job").unwrap());
+    until(|| store.count(Operation::Renew) == 1).await;
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!((store.count(Operation::Renew), store.count(Operation::ReleaseAfter)), (1, 2));
+}

@@ -68,3 +68,16 @@ async fn a_shutdown_stops_the_jobs_of_a_disabled_executor() {
     assert_about(journal.between("told", "dropped"), GRACE);
     assert!(store.calls().is_empty());
 }
+
+/// E1, E3: a job that was told to stop before its first turn is not started, although a disabled executor's lease is always held.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_told_before_its_first_turn_is_not_started() {
+    let executor = disabled(&ScriptedStore::default());
+    let job = executor.job("job").unwrap();
+    let mut run = Box::pin(job.run(|_| async { panic!("it must not start") }));
+    let mut blocking = Box::pin(job.run_blocking(|_| panic!("it must not start")));
+    assert!(futures::poll!(&mut run).is_pending() && futures::poll!(&mut blocking).is_pending());
+    assert!(executor.shutdown().await.unfinished.is_empty());
+    assert!(matches!(run.await, Err::<(), _>(RunError::ShutDown)));
+    assert!(matches!(blocking.await, Err::<(), _>(RunError::ShutDown)));
+}

@@ -113,7 +113,7 @@ async fn a_renewal_with_another_token_is_a_loss() {
     let end = executor(&store).job("job").unwrap().try_run(move |lease| async move {
         let again = rows.try_acquire(lease.name(), lease.owner(), LeaseDuration::new(DURATION).unwrap()).await;
         assert!(again.unwrap().is_acquired());
-        std::future::pending::<()>().await;
+        tokio::time::sleep(DURATION).await;
     });
     let end = end.await;
     assert!(matches!(&end, Err(RunError::Stopped(StopReason::Lost(LossReason::Superseded(_))))), "{end:?}");

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use crate::{
     Acquisition, ErrorKind, LeaseDuration, LeaseName, LeaseStore, MemoryLeaseStore, Operation, OwnerId, Renewal,
-    SingletonExecutor, SingletonOptions, StoreError, Term, Wakeup, clock::LocalInstant,
+    SingletonExecutor, SingletonOptions, StoreError, Term, Wakeup,
+    clock::{self, LocalInstant},
 };
 
 /// The duration of every lease in these tests; the rest is the default: renew 7.5 s, grace 5 s, margin 0.3 s, poll 2 s.
@@ -39,6 +40,8 @@ pub(super) enum Act {
     DelayRequest(Duration),
     /// The answer arrives this much later.
     DelayAnswer(Duration),
+    /// The machine sleeps this long before the answer is seen.
+    Suspend(Duration),
     /// The call is applied, and its answer is lost.
     LoseAnswer,
     /// The call is not applied, and fails with this kind.
@@ -74,7 +77,12 @@ struct Script {
     batches: Vec<usize>,
     /// The names whose rows a stranger has locked: renewed together they are contended, and alone they wait.
     locked: HashSet<LeaseName>,
+    /// The names whose renewals fail.
+    failing: HashMap<LeaseName, ErrorKind>,
 }
+
+/// More calls than this at one instant are a loop that would never let the paused clock go on.
+const MAX_CALLS_AT_ONCE: usize = 5000;
 
 impl ScriptedStore {
     /// Without wake-ups, as over a database that has none.
@@ -115,6 +123,21 @@ impl ScriptedStore {
         };
     }
 
+    /// Lets the renewals of `name` fail with `kind`, or succeed.
+    pub(super) fn fail(&self, name: &str, kind: Option<ErrorKind>) {
+        let name = LeaseName::new(name).unwrap();
+        let names = &mut self.script.lock().unwrap().failing;
+        match kind {
+            Some(kind) => names.insert(name, kind),
+            None => names.remove(&name),
+        };
+    }
+
+    fn failure(&self, name: &LeaseName) -> Option<StoreError> {
+        let kind = self.script.lock().unwrap().failing.get(name).copied();
+        kind.map(|kind| StoreError::new(Operation::Renew, kind))
+    }
+
     fn is_locked(&self, name: &LeaseName) -> bool {
         self.script.lock().unwrap().locked.contains(name)
     }
@@ -145,7 +168,14 @@ impl ScriptedStore {
     fn act(&self, operation: Operation, owner: &OwnerId) -> Option<Act> {
         let mut script = self.script.lock().unwrap();
         ring();
-        script.calls.push(Call { operation, owner: owner.clone(), at: LocalInstant::now() });
+        let at = LocalInstant::now();
+        let many_calls_ago = script.calls.iter().rev().nth(MAX_CALLS_AT_ONCE);
+        let loops = many_calls_ago.is_some_and(|call| call.at == at);
+        if loops {
+            drop(script);
+            panic!("the store is called in a loop");
+        }
+        script.calls.push(Call { operation, owner: owner.clone(), at });
         let next = script.next.get_mut(&operation).and_then(VecDeque::pop_front);
         next.or_else(|| script.always.get(&operation).copied())
     }
@@ -165,6 +195,11 @@ impl ScriptedStore {
             Some(Act::DelayAnswer(delay)) => {
                 let answer = call.await;
                 tokio::time::sleep(delay).await;
+                answer
+            }
+            Some(Act::Suspend(duration)) => {
+                let answer = call.await;
+                clock::simulate(duration);
                 answer
             }
             Some(Act::LoseAnswer) => {
@@ -193,6 +228,9 @@ impl LeaseStore for ScriptedStore {
         let renewal = async {
             while self.is_locked(name) {
                 tokio::time::sleep(millis(1)).await;
+            }
+            if let Some(error) = self.failure(name) {
+                return Err(error);
             }
             self.rows.renew(name, owner, duration).await
         };
