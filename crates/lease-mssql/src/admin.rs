@@ -3,7 +3,13 @@
 use async_trait::async_trait;
 use lease_core::{ErrorKind, ForceRelease, ForcedRelease, LeaseAdmin, LeaseName, Operation, StoreError};
 
-use crate::{MssqlLeaseStore, error::Failure, link::Value, sql, store::text};
+use crate::{
+    MssqlLeaseStore,
+    error::Failure,
+    link::Value,
+    sql::{self, Forced},
+    store::text,
+};
 
 #[async_trait]
 impl LeaseAdmin for MssqlLeaseStore {
@@ -18,10 +24,14 @@ impl MssqlLeaseStore {
         let parameters = [text(name.as_str()), frees, Value::Text(sql::resource(name))];
         let forced = match self.link.query(self.limit(), &self.sql.force_release, &parameters).await {
             // Where the hints are ignored, the statement waits.
-            Err(failure) if failure.kind() == ErrorKind::Busy => None,
+            Err(failure) if failure.kind() == ErrorKind::Busy => Forced::Contended,
             rows => sql::forced(&rows?)?,
         };
-        forced
-            .ok_or_else(|| Failure::new(ErrorKind::Contended, "somebody's transaction has the row or has verified it"))
+        match forced {
+            Forced::Answer(forced) => Ok(forced),
+            Forced::Contended => {
+                Err(Failure::new(ErrorKind::Contended, "somebody's transaction has the row or has verified it"))
+            }
+        }
     }
 }

@@ -94,9 +94,7 @@ impl Connection {
         for value in values {
             match value {
                 Value::Text(text) => query.bind(text),
-                Value::Bigint(number) => query.bind(number),
                 Value::Int(number) => query.bind(number),
-                Value::Bit(bit) => query.bind(bit),
             }
         }
         let mut answer = query.query(&mut self.client).await?;

@@ -1,6 +1,6 @@
 //! What SQL Server's errors mean to whoever called the store.
 
-use std::{error, fmt, iter};
+use std::{error, fmt};
 
 use lease_core::{ErrorKind, Operation, StoreError};
 use tiberius::error::{Error, IoErrorKind, TokenError};
@@ -141,11 +141,6 @@ impl Failure {
             None => error,
         }
     }
-
-    /// One error for each of `count` terms.
-    pub(crate) fn into_errors(self, operation: Operation, count: usize) -> impl Iterator<Item = StoreError> {
-        iter::repeat_with(move || self.clone().into_error(operation)).take(count)
-    }
 }
 
 impl From<Error> for Failure {
@@ -225,15 +220,5 @@ mod tests {
         );
         assert_eq!(lost().at_connect("db:1433").remedy(), Remedy::None);
         assert!(lost().at_connect("db:1433").into_error(Operation::Renew).to_string().contains("db:1433"));
-    }
-
-    #[test]
-    fn every_term_of_a_batch_learns_the_cause() {
-        let failure = Failure::from(Error::Io { kind: IoErrorKind::ConnectionReset, message: "reset".into() });
-        let errors: Vec<StoreError> = failure.into_errors(Operation::Renew, 3).collect();
-        assert_eq!(errors.len(), 3);
-        for error in errors {
-            assert!(error::Error::source(&error).unwrap().to_string().contains("reset"));
-        }
     }
 }

@@ -18,9 +18,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
-    Bigint(i64),
     Int(i32),
-    Bit(bool),
 }
 
 /// The store's way to the server.

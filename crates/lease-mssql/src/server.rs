@@ -17,7 +17,7 @@ const OLDEST_LEVEL: i32 = 110;
 /// The first compatibility level that knows OPENJSON. Babelfish knows it at every level.
 const JSON_LEVEL: i32 = 130;
 
-/// A database's setting DELAYED_DURABILITY.
+/// A database's setting `DELAYED_DURABILITY`.
 const ALLOWED: i32 = 1;
 const FORCED: i32 = 2;
 

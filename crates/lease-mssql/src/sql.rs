@@ -128,12 +128,12 @@ pub(crate) fn resource(name: &LeaseName) -> String {
     hex
 }
 
-/// A duration as days and the milliseconds that are left over, for DATEADD takes no number beyond 32 bits.
+/// A duration as seconds and the milliseconds that are left over, for DATEADD takes no number beyond 32 bits.
 pub(crate) fn split(duration: LeaseDuration) -> [Value; 2] {
-    const DAY: i64 = 24 * 60 * 60 * 1_000;
+    const SECOND: i64 = 1_000;
     let milliseconds = duration.as_millis();
     // A duration is 365 days at most (S10).
-    [milliseconds / DAY, milliseconds % DAY].map(|part| Value::Int(i32::try_from(part).unwrap_or(i32::MAX)))
+    [milliseconds / SECOND, milliseconds % SECOND].map(|part| Value::Int(i32::try_from(part).unwrap_or(i32::MAX)))
 }
 
 /// What the row of `acquire.sql` says.
@@ -182,13 +182,20 @@ pub(crate) fn released(rows: &[Row]) -> Result<bool, Error> {
     Ok(number(only(rows)?, 0)? > 0)
 }
 
-/// What `force_release.sql` says; none inside when there is nothing to end, none outside when it is contended.
-pub(crate) fn forced(rows: &[Row]) -> Result<Option<Option<ForcedRelease>>, Error> {
+/// What the row of `force_release.sql` says.
+#[derive(Debug)]
+pub(crate) enum Forced {
+    /// What was ended; none when there was nothing to end.
+    Answer(Option<ForcedRelease>),
+    Contended,
+}
+
+pub(crate) fn forced(rows: &[Row]) -> Result<Forced, Error> {
     let row = only(rows)?;
     Ok(match number(row, 0)? {
-        1 => Some(Some(ForcedRelease::new(owner(row, 2)?, left(row, 1)?))),
-        2 => Some(None),
-        _ => None,
+        1 => Forced::Answer(Some(ForcedRelease::new(owner(row, 2)?, left(row, 1)?))),
+        2 => Forced::Answer(None),
+        _ => Forced::Contended,
     })
 }
 
@@ -343,15 +350,15 @@ mod tests {
 
     /// OV-01: no part of a duration is beyond 32 bits, and none is lost.
     #[test]
-    fn a_duration_is_split_into_days_and_milliseconds() {
+    fn a_duration_is_split_into_seconds_and_milliseconds() {
         let parts = |milliseconds| {
             let duration = LeaseDuration::new(Duration::from_millis(milliseconds)).unwrap();
             split(duration).map(|part| if let Value::Int(part) = part { part } else { -1 })
         };
         assert_eq!(parts(1), [0, 1]);
-        assert_eq!(parts(86_399_999), [0, 86_399_999]);
-        assert_eq!(parts(2_147_483_648), [24, 73_883_648]);
-        assert_eq!(parts(365 * 86_400_000), [365, 0]);
+        assert_eq!(parts(86_399_999), [86_399, 999]);
+        assert_eq!(parts(2_147_483_648), [2_147_483, 648]);
+        assert_eq!(parts(365 * 86_400_000), [31_536_000, 0]);
     }
 
     /// S4: a pair that comes twice is sent once, and each term finds its own.

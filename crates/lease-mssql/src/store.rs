@@ -114,9 +114,9 @@ impl MssqlLeaseStore {
         owner: &OwnerId,
         duration: LeaseDuration,
     ) -> Result<Acquisition, Failure> {
-        let [days, milliseconds] = sql::split(duration);
+        let [seconds, milliseconds] = sql::split(duration);
         let resource = Value::Text(sql::resource(name));
-        let parameters = [text(name.as_str()), text(owner.as_str()), days, milliseconds, resource];
+        let parameters = [text(name.as_str()), text(owner.as_str()), seconds, milliseconds, resource];
         match self.link.query(self.limit(), &self.sql.acquire, &parameters).await {
             // Losing a race is no error, not even to a transaction that was in the way where the hints are ignored.
             Err(failure) if matches!(failure.kind(), ErrorKind::Contended | ErrorKind::Busy) => Ok(sql::contended()),
@@ -166,8 +166,8 @@ impl MssqlLeaseStore {
         pairs: &[(&LeaseName, &OwnerId)],
         duration: LeaseDuration,
     ) -> Vec<Result<Renewal, Failure>> {
-        let [days, milliseconds] = sql::split(duration);
-        let parameters = [Value::Text(sql::json(pairs)), days, milliseconds];
+        let [seconds, milliseconds] = sql::split(duration);
+        let parameters = [Value::Text(sql::json(pairs)), seconds, milliseconds];
         let rows = self.link.query(limit, &self.sql.renew_many, &parameters).await;
         let answers = match rows.and_then(|rows| Ok(sql::renewals(&rows, pairs)?)) {
             Ok(answers) => answers,
@@ -259,6 +259,6 @@ pub(crate) fn text(text: &str) -> Value {
 
 /// The parameters of most verbs.
 fn lease(name: &LeaseName, owner: &OwnerId, duration: LeaseDuration) -> [Value; 4] {
-    let [days, milliseconds] = sql::split(duration);
-    [text(name.as_str()), text(owner.as_str()), days, milliseconds]
+    let [seconds, milliseconds] = sql::split(duration);
+    [text(name.as_str()), text(owner.as_str()), seconds, milliseconds]
 }

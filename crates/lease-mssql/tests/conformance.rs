@@ -13,7 +13,8 @@ mod server;
 #[cfg(not(lease_no_mssql))]
 suite! {
     conformance: MssqlHarness,
-    conformance_dyn: Dyn<MssqlHarness>,
+    conformance_dyn: Dyn<MssqlHarness>;
+    without { wakes: "SQL Server tells nobody that a row has changed" }
 }
 
 #[cfg(lease_no_mssql)]

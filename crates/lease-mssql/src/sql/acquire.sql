@@ -1,4 +1,4 @@
--- Grants the lease @P1 to @P2 for @P3 days and @P4 milliseconds, or says who has it; @P5 names its application lock. One row: 0 when the
+-- Grants the lease @P1 to @P2 for @P3 seconds and @P4 milliseconds, or says who has it; @P5 names its application lock. One row: 0 when the
 -- lease is contended, 1 with the token of a grant, 2 with the owner of a held lease and the microseconds that it has left.
 --
 -- * The guard is the first SELECT. It reads what is committed, under whatever READ_COMMITTED_SNAPSHOT says, skips a row that somebody has
@@ -56,7 +56,7 @@ BEGIN TRY
             SET owner = @P2,
                 token = CASE WHEN token >= @clock THEN token + 1 ELSE @clock END,
                 acquired_at = @now,
-                expires_at = DATEADD(millisecond, @P4, DATEADD(day, @P3, @now)),
+                expires_at = DATEADD(millisecond, @P4, DATEADD(second, @P3, @now)),
                 hand_over_at = NULL
             OUTPUT inserted.token INTO @granted (token)
             WHERE name = @P1 AND (owner = @P2 OR expires_at <= @now);

@@ -1,4 +1,4 @@
--- Moves the expiry of @P2's lease @P1 to @P3 days and @P4 milliseconds from now. Always one row: 1 with the token, and whether a hand-over
+-- Moves the expiry of @P2's lease @P1 to @P3 seconds and @P4 milliseconds from now. Always one row: 1 with the token, and whether a hand-over
 -- was requested; 0 with who has the lease, if there is one.
 --
 -- Whoever has locked the row is waited for, for no longer than the session's LOCK_TIMEOUT. The clock is read before that wait, so the
@@ -21,7 +21,7 @@ BEGIN TRY
         SET @now = SYSUTCDATETIME();
         DELETE FROM @renewed;
         UPDATE singleton_leases WITH (ROWLOCK)
-        SET expires_at = DATEADD(millisecond, @P4, DATEADD(day, @P3, @now))
+        SET expires_at = DATEADD(millisecond, @P4, DATEADD(second, @P3, @now))
         OUTPUT inserted.token, inserted.hand_over_at INTO @renewed (token, hand_over_at)
         WHERE name = @P1 AND owner = @P2;
         IF SYSUTCDATETIME() <= DATEADD(millisecond, 2, @now) OR NOT EXISTS (SELECT 1 FROM @renewed)

@@ -213,7 +213,9 @@ async fn an_answer_that_is_lost_is_no_refusal() {
 )]
 async fn a_login_that_fails_says_why() {
     let server = Address::shared();
-    let stranger = server.login("lease_stranger", "Hunter2-and-co").config();
+    let mut stranger = server.clone();
+    (stranger.user, stranger.password) = ("lease_stranger".into(), "Hunter2-and-co".into());
+    let stranger = stranger.config();
     let error = MssqlLeaseStore::connect(stranger).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert!(error.to_string().contains("lease_stranger"), "{error}");

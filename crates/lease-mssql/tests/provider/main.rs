@@ -10,4 +10,5 @@ mod fence;
 mod locks;
 mod race;
 mod schema;
+mod sqlserver;
 mod support;

@@ -27,8 +27,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The parts of a store URL, `mssql://USER:PASSWORD@HOST:PORT/DATABASE?KEYS`.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    user: String,
-    password: String,
+    pub(crate) user: String,
+    pub(crate) password: String,
     host: String,
     port: u16,
     pub(crate) database: String,
@@ -77,11 +77,6 @@ impl Address {
         Self { database: database.into(), ..self.clone() }
     }
 
-    /// Another login with the same way to the server.
-    pub(crate) fn login(&self, user: &str, password: &str) -> Self {
-        Self { user: user.into(), password: password.into(), ..self.clone() }
-    }
-
     /// A session of the tests' own, waiting for a server that is starting.
     pub(crate) async fn session(&self) -> Session {
         let connecting = async {
@@ -104,7 +99,7 @@ impl Address {
         config.trust_cert();
         let socket = TcpStream::connect(config.get_addr()).await?;
         socket.set_nodelay(true)?;
-        Client::connect(config, socket.compat_write()).await
+        Box::pin(Client::connect(config, socket.compat_write())).await
     }
 }
 
@@ -121,8 +116,13 @@ impl Session {
     }
 
     pub(crate) async fn try_execute(&self, batch: &str) -> Result<(), Error> {
+        self.batch(batch).await.map(drop)
+    }
+
+    /// The rows that a plain batch answers.
+    pub(crate) async fn batch(&self, batch: &str) -> Result<Vec<Row>, Error> {
         let mut client = self.0.lock().await;
-        read(client.simple_query(batch).await?).await.map(drop)
+        read(client.simple_query(batch).await?).await
     }
 
     pub(crate) async fn query(&self, sql: &str, parameters: &[&dyn ToSql]) -> Vec<Row> {

@@ -1,0 +1,2 @@
+//! How the statements lock.
+#![doc = include_str!("../docs/locking.md")]
