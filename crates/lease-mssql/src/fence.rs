@@ -112,7 +112,8 @@ impl MssqlLeaseStore {
     ///
     /// Execute it last in the transaction. One row: commit. No row, or an error: roll back.
     pub fn verify_sql(&self, lease: &impl AsTerm) -> String {
-        lease.as_term().map_or_else(|| "SELECT 1 AS outcome;".into(), |term| self.sql.verify_batch(term))
+        let unfenced = || self.sql.verify_unfenced.text.to_string();
+        lease.as_term().map_or_else(unfenced, |term| self.sql.verify_batch(term))
     }
 
     /// Why the term is over.
