@@ -8,6 +8,7 @@ use tiberius::{AuthMethod, Config};
 use crate::{
     connection::{self, Server},
     error::Failure,
+    sql::Sql,
 };
 use check::invalid;
 pub use encrypt::Encrypt;
@@ -222,6 +223,7 @@ impl MssqlConfig {
             connect_timeout: self.connect_timeout,
             operation_timeout: self.operation_timeout,
             session: connection::session(lock_timeout),
+            warm_up: Sql::new(self.schema.as_deref(), &self.table).warm_up,
             stage: Arc::default(),
         };
         Ok(Settings {

@@ -33,6 +33,8 @@ pub(crate) struct Sql {
     pub(crate) migrations: String,
     /// What a migration is sent as: the lock and the migrations, in one transaction.
     pub(crate) locked_migrations: String,
+    /// What each session is given to read when it is opened.
+    pub(crate) warm_up: String,
     pub(crate) server: Statement,
     pub(crate) columns: Statement,
     pub(crate) acquire: Statement,
@@ -67,6 +69,8 @@ impl Sql {
             ]
             .concat(),
             migrations,
+            warm_up: bare(include_str!("sql/warm_up.sql"))
+                .replace("longest_statement", &statement(include_str!("sql/acquire.sql")).text),
             server: repeatable(include_str!("sql/server.sql")),
             columns: repeatable(include_str!("sql/columns.sql")),
             acquire: statement(include_str!("sql/acquire.sql")),

@@ -33,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) operation_timeout: Duration,
     /// What a session is told first.
     pub(crate) session: String,
+    /// What it is given to read next.
+    pub(crate) warm_up: String,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -100,7 +102,9 @@ impl Server {
             ),
         })?;
         let mut connection = Connection::new(client, socket);
-        connection.run(&self.session).await.map_err(|failure| failure.at_connect(&address(&self.host, self.port)))?;
+        for batch in [&self.session, &self.warm_up] {
+            connection.run(batch).await.map_err(|failure| failure.at_connect(&address(&self.host, self.port)))?;
+        }
         Ok(connection)
     }
 

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use lease_conformance::{
     Harness, Row, Undo,
     faults::{Held, Proxy},
+    servers::MssqlServer,
 };
 use lease_mssql::{
     MssqlLeaseStore,
@@ -41,14 +42,16 @@ impl Harness for MssqlHarness {
         let rows = session.query("SELECT CAST(@@VERSION AS nvarchar(300))", &[]).await;
         let version: &str = rows[0].get(0).unwrap();
         let product = version.split(['\n', '-', '(']).next().unwrap_or_default();
-        lease_conformance::report(product.trim(), "LEASE_MSSQL_URL");
+        lease_conformance::report(product.trim(), &MssqlServer::shared().source().to_string());
         let proxy = Arc::new(Proxy::start(server.place()).await.unwrap());
         Self { session, proxy, database }
     }
 
     async fn store(&self) -> MssqlLeaseStore {
         let way = self.database.address.through(self.proxy.address().port());
-        MssqlLeaseStore::connect(way.config().operation_timeout(OPERATION_TIMEOUT)).await.unwrap()
+        // To open a connection costs Babelfish seconds.
+        let config = way.config().operation_timeout(OPERATION_TIMEOUT).pool_size(2);
+        MssqlLeaseStore::connect(config).await.unwrap()
     }
 
     async fn expire(&self, name: &LeaseName) {

@@ -1,7 +1,6 @@
 //! Databases of the tests' own on a server, and sessions there that know nothing of leases.
 
 use std::{
-    env,
     sync::{
         PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -10,6 +9,7 @@ use std::{
 };
 
 use futures::TryStreamExt;
+use lease_conformance::servers::MssqlServer;
 use lease_mssql::{
     MssqlConfig,
     tiberius::{AuthMethod, Client, Config, FromSql, QueryItem, QueryStream, Row, ToSql, error::Error},
@@ -38,7 +38,7 @@ pub(crate) struct Address {
 impl Address {
     /// The server that the tests share. Its login may do everything.
     pub(crate) fn shared() -> Self {
-        Self::parse(&env::var("LEASE_MSSQL_URL").unwrap())
+        Self::parse(MssqlServer::shared().url())
     }
 
     pub(crate) fn parse(url: &str) -> Self {
