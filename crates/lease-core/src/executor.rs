@@ -30,7 +30,8 @@
 //!   `release_after` is answered it is repeated and the heartbeat goes on renewing; a shutdown waits for it as for a job. A crash, a
 //!   pause or an outage that outlasts the lease before the rest is written repeats the run.
 //! - **E11 one contender.** Within an executor one caller at a time contends for a name; others get `HeldElsewhere` (`try_run`) or wait
-//!   (`run`).
+//!   (`run`). Of all names together it tries for three at once, so that renewals need not queue behind a thousand standbys; who waits
+//!   for that has not read his anchor yet. `try_run` waits an operation timeout for it, then the error is `PoolTimeout`.
 //! - **E12 stand back.** On a request to hand over (and on shutdown, and when not eligible) the token fires and the deadline becomes
 //!   min(deadline, now + grace), not moved by later renewals; the lease is still renewed until the job has ended. The release is
 //!   repeated until answered. Then no task of this executor tries for the name until one duration after the answer, or after the end
@@ -40,6 +41,7 @@
 mod board;
 mod consistency;
 mod contend;
+mod gate;
 mod grant;
 mod heartbeat;
 mod held;
@@ -66,6 +68,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     board::Board,
+    gate::Gate,
     heartbeat::Heartbeat,
     owner::OwnerMint,
     schedule::Schedule,
@@ -117,6 +120,7 @@ pub(crate) struct Shared {
     on_overrun: OnOverrun,
     owners: OwnerMint,
     slots: Arc<Slots>,
+    gate: Gate,
     heartbeat: Arc<Heartbeat>,
     board: Arc<Board>,
     /// Whether this instance may contend (E12).
@@ -145,6 +149,7 @@ impl SingletonExecutor {
             on_overrun: options.on_overrun,
             owners: OwnerMint::new(&options)?,
             slots: Arc::default(),
+            gate: Gate::default(),
             board: Arc::default(),
             eligible: watch::Sender::new(true),
             active: Mutex::default(),

@@ -10,6 +10,7 @@ use crate::{
     clock::{self, LocalInstant},
     executor::{
         Shared,
+        gate::Pass,
         grant::Grant,
         heartbeat::{judge, renew_within},
         release::release_once,
@@ -149,7 +150,7 @@ async fn win(shared: &Arc<Shared>, name: &LeaseName, patience: Patience) -> Resu
     let mut long_wait = Some((LocalInstant::now(), schedule.report_wait_after));
     loop {
         let wakeup = shared.store.watch(name);
-        let (pause, refusal) = match attempt(shared, name, &owner).await {
+        let (pause, refusal) = match attempt(shared, name, &owner, patience).await {
             Attempt::Granted(mut grant) => {
                 contending.granted = true;
                 grant.late_by = free_at.map(|free_at| LocalInstant::now().saturating_duration_since(free_at));
@@ -216,14 +217,18 @@ enum Attempt {
     Failed(StoreError),
 }
 
-/// Tries once, on a task of its own: a caller that goes away cannot leave an outcome unknown that could be known.
-async fn attempt(shared: &Arc<Shared>, name: &LeaseName, owner: &OwnerId) -> Attempt {
+/// Tries once, when the gate lets it, on a task of its own: a caller that goes away cannot leave an outcome unknown that could be known.
+async fn attempt(shared: &Arc<Shared>, name: &LeaseName, owner: &OwnerId, patience: Patience) -> Attempt {
+    let pass = match shared.gate.pass(&shared.schedule, patience).await {
+        Ok(pass) => pass,
+        Err(error) => return Attempt::Failed(error),
+    };
     let (answer, outcome) = oneshot::channel();
     let task = {
         let (shared, name, owner) = (Arc::clone(shared), name.clone(), owner.clone());
         async move {
             // When nobody listens any more, dropping a grant releases it.
-            let _ = answer.send(try_once(&shared, name, owner).await);
+            let _ = answer.send(try_once(&shared, name, owner, pass).await);
         }
     };
     shared.tasks.spawn(task);
@@ -235,10 +240,11 @@ async fn attempt(shared: &Arc<Shared>, name: &LeaseName, owner: &OwnerId) -> Att
     outcome
 }
 
-async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId) -> Attempt {
+async fn try_once(shared: &Arc<Shared>, name: LeaseName, owner: OwnerId, pass: Pass) -> Attempt {
     let limit = shared.schedule.operation_timeout;
     let anchor = LocalInstant::now();
     let answer = tokio::time::timeout(limit, shared.store.try_acquire(&name, &owner, shared.schedule.duration)).await;
+    drop(pass);
     let unknown = || {
         let detail = format!("no answer within {limit:?}");
         Err(StoreError::new(Operation::Acquire, ErrorKind::Indeterminate).with_detail(detail))

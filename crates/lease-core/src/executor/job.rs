@@ -217,7 +217,8 @@ impl Job {
 
     /// Acquires the lease into the caller's own hands, waiting at most `limit`: none waits for ever, zero tries once.
     ///
-    /// At least one whole try is made and the last one begins at the limit, so the call may take an operation timeout longer.
+    /// At least one whole try is made and the last one begins at the limit, so the call may take an operation timeout longer; another
+    /// one, when other attempts of this executor keep the store busy, until it fails with [`PoolTimeout`](crate::ErrorKind::PoolTimeout).
     ///
     /// # Errors
     ///

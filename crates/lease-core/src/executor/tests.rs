@@ -6,6 +6,7 @@ mod clock;
 mod contention;
 mod disabled;
 mod every;
+mod gate;
 mod hand_over;
 mod heartbeat;
 mod leadership;
