@@ -35,7 +35,6 @@ impl Group {
         self.signal(Signal::SIGCONT);
     }
 
-
     /// Whether anything of the group is seen to run. Zombies do not: in a container without an init nobody may ever reap them.
     pub(crate) fn is_running(self) -> bool {
         match killpg(self.0, None) {

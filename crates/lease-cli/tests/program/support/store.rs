@@ -75,7 +75,7 @@ pub(crate) use on_each_store;
 pub(crate) enum Database {
     Sqlite(PathBuf),
     Postgres(Schema),
-    Mssql(MssqlDatabase),
+    Mssql(Box<MssqlDatabase>),
 }
 
 impl Database {
@@ -83,7 +83,7 @@ impl Database {
         match store {
             Store::Sqlite => Self::Sqlite(directory.join("leases.db")),
             Store::Postgres => Self::Postgres(Schema::new(PostgresServer::shared())),
-            Store::Mssql => Self::Mssql(MssqlDatabase::new(MssqlServer::shared())),
+            Store::Mssql => Self::Mssql(Box::new(MssqlDatabase::new(MssqlServer::shared()))),
         }
     }
 

@@ -70,7 +70,7 @@ fn connect(config: &Config) -> Result<(Runtime, Session), Error> {
     let session = runtime.block_on(async {
         let stream = TcpStream::connect(config.get_addr()).await?;
         stream.set_nodelay(true)?;
-        Client::connect(config.clone(), stream.compat_write()).await
+        Box::pin(Client::connect(config.clone(), stream.compat_write())).await
     })?;
     Ok((runtime, session))
 }
