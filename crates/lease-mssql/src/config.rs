@@ -222,8 +222,7 @@ impl MssqlConfig {
             is_strict: self.encrypt == Encrypt::Strict,
             connect_timeout: self.connect_timeout,
             operation_timeout: self.operation_timeout,
-            session: connection::session(lock_timeout),
-            warm_up: Sql::new(self.schema.as_deref(), &self.table).warm_up,
+            session: connection::session(lock_timeout) + &Sql::new(self.schema.as_deref(), &self.table).warm_up,
             stage: Arc::default(),
         };
         Ok(Settings {

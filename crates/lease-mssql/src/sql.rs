@@ -33,7 +33,7 @@ pub(crate) struct Sql {
     pub(crate) migrations: String,
     /// What a migration is sent as: the lock and the migrations, in one transaction.
     pub(crate) locked_migrations: String,
-    /// What each session is given to read when it is opened.
+    /// What each session is given to read when it is opened, where it learns by that.
     pub(crate) warm_up: String,
     pub(crate) server: Statement,
     pub(crate) columns: Statement,
@@ -60,6 +60,7 @@ impl Sql {
         let with_table = |text: &str| text.replace(DEFAULT_TABLE, &quoted);
         let statement = |text: &str| Statement { text: with_table(&bare(text)).into(), is_repeatable: false };
         let repeatable = |text: &str| Statement { is_repeatable: true, ..statement(text) };
+        let quoted_text = |text: &str| literal(&with_table(&bare(text)));
         let migrations: String = MIGRATIONS.into_iter().map(with_table).collect();
         Self {
             locked_migrations: [
@@ -70,7 +71,8 @@ impl Sql {
             .concat(),
             migrations,
             warm_up: bare(include_str!("sql/warm_up.sql"))
-                .replace("longest_statement", &statement(include_str!("sql/acquire.sql")).text),
+                .replace("acquire_statement", &quoted_text(include_str!("sql/acquire.sql")))
+                .replace("renew_many_statement", &quoted_text(include_str!("sql/renew_many.sql"))),
             server: repeatable(include_str!("sql/server.sql")),
             columns: repeatable(include_str!("sql/columns.sql")),
             acquire: statement(include_str!("sql/acquire.sql")),

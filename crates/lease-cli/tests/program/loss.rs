@@ -36,10 +36,12 @@ fn a_command_whose_lease_cannot_be_renewed_is_stopped_in_time(store: Store) {
     let place = Place::on(store);
     let mut holder = Running::start(&mut place.run(&["--duration", "2s"], HEARING));
     place.await_line("up");
+    let observer = place.database.session();
+    assert!(place.database.remaining_in(&observer).is_some());
     let blocker = place.database.block();
     place.await_line("heard");
     eventually("the end of the group", || place.is_deserted());
-    assert!(place.remaining().is_some(), "the command ended no sooner than the lease");
+    assert!(place.database.remaining_in(&observer).is_some(), "the command ended no sooner than the lease");
     blocker.execute("ROLLBACK");
     let (end, said) = holder.finish();
     assert_eq!(end, Some(76), "{said}");

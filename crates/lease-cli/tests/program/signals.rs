@@ -28,7 +28,10 @@ fn a_holder_that_is_told_to_end_frees_the_lease(store: Store) {
 fn a_deaf_command_is_killed_after_its_grace(store: Store) {
     let place = Place::on(store);
     let script = "trap '' TERM; sleep 600 & echo up >up; sleep 600";
-    let mut holder = Running::start(&mut place.run(&["--grace", "1s"], script));
+    // Long enough for another to be refused meanwhile.
+    let (grace, duration) = (store.reach(), store.reach() * 8);
+    let options = ["--grace", &format!("{grace}s"), "--duration", &format!("{duration}s")];
+    let mut holder = Running::start(&mut place.run(&options, script));
     place.await_line("up");
     holder.signal(Signal::SIGTERM);
     assert_eq!(

@@ -33,8 +33,6 @@ pub(crate) struct Server {
     pub(crate) operation_timeout: Duration,
     /// What a session is told first.
     pub(crate) session: String,
-    /// What it is given to read next.
-    pub(crate) warm_up: String,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -102,9 +100,7 @@ impl Server {
             ),
         })?;
         let mut connection = Connection::new(client, socket);
-        for batch in [&self.session, &self.warm_up] {
-            connection.run(batch).await.map_err(|failure| failure.at_connect(&address(&self.host, self.port)))?;
-        }
+        connection.run(&self.session).await.map_err(|failure| failure.at_connect(&address(&self.host, self.port)))?;
         Ok(connection)
     }
 

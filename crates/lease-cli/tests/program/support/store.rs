@@ -28,6 +28,16 @@ pub(crate) enum Store {
     Mssql,
 }
 
+impl Store {
+    /// The seconds that a program may take until the store has answered it: Babelfish has to learn T-SQL in each session.
+    pub(crate) fn reach(self) -> u64 {
+        match self {
+            Self::Sqlite | Self::Postgres => 1,
+            Self::Mssql => 8,
+        }
+    }
+}
+
 /// Makes a test of each of these functions on each store, such as `postgres::a_held_lease_is_refused`.
 macro_rules! on_each_store {
     ($($test:ident),+ $(,)?) => {
@@ -109,6 +119,11 @@ impl Database {
 
     /// What is left of the lease `job` by the database's clock; none when nobody has it. It is a plain read, which no lock holds up.
     pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.remaining_in(&self.session())
+    }
+
+    /// The same, by a session that was opened before.
+    pub(crate) fn remaining_in(&self, session: &Session) -> Option<Duration> {
         let left = match self {
             Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
             Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint",
@@ -116,7 +131,7 @@ impl Database {
         };
         let hint = if matches!(self, Self::Mssql(_)) { "WITH (NOLOCK)" } else { "" };
         let query = format!("SELECT {left} FROM singleton_leases {hint} WHERE name = 'job' AND owner IS NOT NULL");
-        let microseconds = self.session().number(&query)?;
+        let microseconds = session.number(&query)?;
         u64::try_from(microseconds).ok().filter(|left| *left > 0).map(Duration::from_micros)
     }
 

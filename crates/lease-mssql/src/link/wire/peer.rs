@@ -111,12 +111,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.greet().await?;
         self.hear().await?;
         self.say(&done()).await?;
-        // What the session is told, and what it is given to read.
-        for _ in 0..2 {
-            self.hear().await?;
-            self.say(&done()).await?;
-        }
-        Ok(())
+        // What the session is told.
+        self.hear().await?;
+        self.say(&done()).await
     }
 
     /// Takes the login, and answers each statement with one row.

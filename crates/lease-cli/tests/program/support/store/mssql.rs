@@ -26,7 +26,9 @@ impl MssqlDatabase {
         let (address, query) = server.url().split_once('?').unwrap_or((server.url(), ""));
         let (scheme, rest) = address.split_once("://").unwrap();
         let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
-        let database = Self { url: format!("{scheme}://{authority}/{name}?{query}"), server: config(authority), name };
+        // Babelfish takes seconds to open a connection, and six programs at once take it longer.
+        let url = format!("{scheme}://{authority}/{name}?operation_timeout=30&pool_size=1&{query}");
+        let database = Self { url, server: config(authority), name };
         let (runtime, mut session) = connect(&database.server).unwrap();
         one_at_a_time(&runtime, &mut session).unwrap();
         execute(&runtime, &mut session, &format!("DROP DATABASE IF EXISTS {}", database.name)).unwrap();
