@@ -31,7 +31,7 @@
 //!   pause or an outage that outlasts the lease before the rest is written repeats the run.
 //! - **E11 one contender.** Within an executor one caller at a time contends for a name; others get `HeldElsewhere` (`try_run`) or wait
 //!   (`run`). Of all names together it tries for three at once, so that renewals need not queue behind a thousand standbys; who waits
-//!   for that has not read his anchor yet. `try_run` waits an operation timeout for it, then the error is `PoolTimeout`.
+//!   for that has not read the anchor yet. `try_run` waits an operation timeout for it, then the error is `PoolTimeout`.
 //! - **E12 stand back.** On a request to hand over (and on shutdown, and when not eligible) the token fires and the deadline becomes
 //!   min(deadline, now + grace), not moved by later renewals; the lease is still renewed until the job has ended. The release is
 //!   repeated until answered. Then no task of this executor tries for the name until one duration after the answer, or after the end
