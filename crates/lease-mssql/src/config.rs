@@ -213,8 +213,9 @@ impl MssqlConfig {
             check::name("schema", schema)?;
         }
         let driver = self.driver()?;
-        // The server counts milliseconds in 32 bits. A call that has waited for a lock in vain still has time to look again, and to wait once more.
-        let lock_timeout = (self.operation_timeout.as_millis() / 4).clamp(1, i32::MAX.unsigned_abs().into());
+        // A call that has waited for a lock in vain still has time to look again, and to wait once more; also one of an executor, which has
+        // a timeout of its own.
+        let lock_timeout = (self.operation_timeout.min(DEFAULT_OPERATION_TIMEOUT).as_millis() / 4).max(1);
         let server = Server {
             driver,
             host: self.host.clone(),

@@ -2,7 +2,7 @@
 -- database and the login have for theirs.
 --
 -- READ COMMITTED and no implicit transactions: a statement is its own transaction, and is over when it has answered. An error ends the
--- batch and rolls back what it had begun. A lock is waited for a quarter of the time that a call has (S12).
+-- batch and rolls back what it had begun. A lock is waited for a quarter of the time that a call has, and 1.25 s at most (S12).
 SET NOCOUNT ON;
 SET XACT_ABORT ON;
 SET IMPLICIT_TRANSACTIONS OFF;
