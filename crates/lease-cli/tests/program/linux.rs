@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, Running, eventually, output};
+use crate::support::{Place, Running, eventually, output, undisturbed};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -78,7 +78,7 @@ fn the_command_inherits_nothing_of_lease() {
     let mut leased = place.lease();
     leased.args(["run", "--name", "job", "--store", &place.url(), "--"]);
     let (leased, group) = seen(&mut leased);
-    let (plain, _) = seen(&mut Command::new("env"));
+    let (plain, _) = seen(&mut undisturbed("env"));
     assert_eq!(leased, plain);
     assert_eq!(group, ["PID", "PID"]);
 }

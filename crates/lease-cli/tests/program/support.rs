@@ -21,7 +21,7 @@ pub(crate) use store::{Database, Schema, Store, on_each_store};
 mod store;
 
 /// A program that ignores no signals, although whoever started the tests may, such as `nohup` or a script's background job.
-fn undisturbed(program: &str) -> Command {
+pub(crate) fn undisturbed(program: &str) -> Command {
     if cfg!(target_os = "linux") {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,QUIT", program]);

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::support::{Place, eventually};
+use crate::support::{Place, eventually, undisturbed};
 use nix::unistd::Pid;
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -37,7 +37,7 @@ impl Terminal {
         let mut output = keyboard.try_clone().unwrap();
         // Somebody has to read the screen, or it fills up.
         std::thread::spawn(move || while output.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {});
-        let leader = Command::new("setsid")
+        let leader = undisturbed("setsid")
             .arg("--ctty")
             .arg(leader.get_program())
             .args(leader.get_args())
