@@ -216,6 +216,7 @@ impl MssqlConfig {
         // A call that has waited for a lock in vain still has time to look again, and to wait once more; also one of an executor, which has
         // a timeout of its own.
         let lock_timeout = (self.operation_timeout.min(DEFAULT_OPERATION_TIMEOUT).as_millis() / 4).max(1);
+        let sql = Sql::new(self.schema.as_deref(), &self.table);
         let server = Server {
             driver,
             host: self.host.clone(),
@@ -223,13 +224,12 @@ impl MssqlConfig {
             is_strict: self.encrypt == Encrypt::Strict,
             connect_timeout: self.connect_timeout,
             operation_timeout: self.operation_timeout,
-            session: connection::session(lock_timeout) + &Sql::new(self.schema.as_deref(), &self.table).warm_up,
+            session: connection::session(lock_timeout) + &sql.warm_up,
             stage: Arc::default(),
         };
         Ok(Settings {
             server: Arc::new(server),
-            schema: self.schema.clone(),
-            table: self.table.clone(),
+            sql,
             operation_timeout: self.operation_timeout,
             pool_size: self.pool_size,
         })
@@ -322,8 +322,7 @@ impl FromStr for MssqlConfig {
 /// A configuration that was checked.
 pub(crate) struct Settings {
     pub(crate) server: Arc<Server>,
-    pub(crate) schema: Option<String>,
-    pub(crate) table: String,
+    pub(crate) sql: Sql,
     pub(crate) operation_timeout: Duration,
     pub(crate) pool_size: usize,
 }

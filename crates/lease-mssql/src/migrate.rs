@@ -21,7 +21,7 @@ impl MssqlConfig {
     /// [`ErrorKind::InvalidConfig`] names the field and the value.
     pub fn migration_sql(&self) -> Result<String, StoreError> {
         let settings = self.settings().map_err(|failure| failure.into_error(Operation::Migrate))?;
-        Ok(Sql::new(settings.schema.as_deref(), &settings.table).migrations)
+        Ok(settings.sql.migrations)
     }
 }
 

@@ -9,7 +9,9 @@ use lease_core::{
 };
 
 use crate::{
-    MssqlConfig, connection,
+    MssqlConfig,
+    config::Settings,
+    connection,
     error::Failure,
     link::{Limit, Link, Value},
     migrate::migrate,
@@ -97,8 +99,8 @@ impl MssqlLeaseStore {
 
     async fn open(config: &MssqlConfig) -> Result<Self, Failure> {
         let settings = config.settings()?;
-        let sql = Sql::new(settings.schema.as_deref(), &settings.table);
-        let (link, operation_timeout) = (Link::new(connection::pool(&settings)?), settings.operation_timeout);
+        let link = Link::new(connection::pool(&settings)?);
+        let Settings { sql, operation_timeout, .. } = settings;
         let server = link.query(Limit::new(operation_timeout), &sql.server, &[]).await?;
         let abilities = Abilities::read(&server)?;
         Ok(Self { link, sql: Arc::new(sql), abilities, operation_timeout })
