@@ -40,65 +40,67 @@ impl StoreUrl {
     pub(crate) fn parse(url: Option<&str>) -> Result<Self, Failure> {
         let Some(url) = url else { return user_store() };
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        match scheme {
+        let parsed = match scheme {
             #[cfg(feature = "sqlite")]
-            "sqlite" => lease_sqlite::SqliteConfig::from_url(url).map(Self::Sqlite).map_err(|error| refused(&error)),
+            "sqlite" => lease_sqlite::SqliteConfig::from_url(url).map(Self::Sqlite),
             #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => {
-                lease_postgres::PostgresConfig::from_url(url).map(Self::Postgres).map_err(|error| refused(&error))
-            }
+            "postgres" | "postgresql" => lease_postgres::PostgresConfig::from_url(url).map(Self::Postgres),
             #[cfg(feature = "mssql")]
-            "mssql" | "sqlserver" => {
-                lease_mssql::MssqlConfig::from_url(url).map(Self::Mssql).map_err(|error| refused(&error))
-            }
+            "mssql" | "sqlserver" => lease_mssql::MssqlConfig::from_url(url).map(Self::Mssql),
             // A URL may hold a password, so no more of it is shown than its scheme; what is no URL may hold one anywhere.
-            _ if is_scheme(scheme) => Err(Failure::new(
-                USAGE,
-                format!("the store's scheme is {scheme:?}: it must be one of {}", SCHEMES.join(", ")),
-            )),
-            _ => Err(Failure::new(USAGE, format!("the store is no URL: it must be one of {}", SCHEMES.join(", ")))),
-        }
+            other => {
+                let what =
+                    if is_scheme(other) { format!("store's scheme is {other:?}") } else { "store is no URL".into() };
+                return Err(Failure::new(USAGE, format!("the {what}: it must be one of {}", SCHEMES.join(", "))));
+            }
+        };
+        parsed.map_err(|error| refused(&error))
     }
 
     /// Opens the store, and sees to its table.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
-        match self {
+        let opened = match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(config) => {
-                let store =
-                    lease_sqlite::SqliteLeaseStore::connect(config.clone()).await.map_err(|error| failed(&error))?;
-                store.migrate().await.map_err(|error| failed(&error))?;
-                Ok(Arc::new(store))
+                use lease_sqlite::SqliteLeaseStore as Opened;
+                with_table(Box::pin(Opened::connect(config.clone())), Opened::migrate).await
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => {
-                let store = lease_postgres::PostgresLeaseStore::connect(config.clone())
-                    .await
-                    .map_err(|error| failed(&error))?;
-                store.migrate().await.map_err(|error| failed(&error))?;
-                Ok(Arc::new(store))
+                use lease_postgres::PostgresLeaseStore as Opened;
+                with_table(Box::pin(Opened::connect(config.clone())), Opened::migrate).await
             }
             #[cfg(feature = "mssql")]
             Self::Mssql(config) => {
-                let store =
-                    lease_mssql::MssqlLeaseStore::connect(config.clone()).await.map_err(|error| failed(&error))?;
-                store.migrate().await.map_err(|error| failed(&error))?;
-                Ok(Arc::new(store))
+                use lease_mssql::MssqlLeaseStore as Opened;
+                with_table(Box::pin(Opened::connect(config.clone())), Opened::migrate).await
             }
-        }
+        };
+        opened.map_err(|error| failed(&error))
     }
 
     /// The SQL that makes the table.
     pub(crate) fn migration_sql(&self) -> Result<String, Failure> {
-        match self {
+        let sql = match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(config) => config.migration_sql().map_err(|error| refused(&error)),
+            Self::Sqlite(config) => config.migration_sql(),
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => config.migration_sql().map_err(|error| refused(&error)),
+            Self::Postgres(config) => config.migration_sql(),
             #[cfg(feature = "mssql")]
-            Self::Mssql(config) => config.migration_sql().map_err(|error| refused(&error)),
-        }
+            Self::Mssql(config) => config.migration_sql(),
+        };
+        sql.map_err(|error| refused(&error))
     }
+}
+
+/// A store whose table is there.
+async fn with_table<S: LeaseStore>(
+    connecting: impl Future<Output = Result<S, StoreError>>,
+    migrate: impl AsyncFnOnce(&S) -> Result<(), StoreError>,
+) -> Result<Store, StoreError> {
+    let store = connecting.await?;
+    migrate(&store).await?;
+    Ok(Arc::new(store))
 }
 
 /// Whether this is a scheme by RFC 3986, section 3.1.
