@@ -42,11 +42,13 @@ fn killing_the_holders_group_does_not_take_the_watchdog_along(store: Store) {
 /// SL-01, SL-04: a waiting contender starts within what was left of the lease and 0.3 s. The machine may be busy, so the best of a
 /// few takes counts.
 fn a_contender_takes_over_as_soon_as_the_lease_has_expired(store: Store) {
+    // Long enough for the contender to be there when the lease expires.
+    let duration = format!("{}s", 2 * store.reach());
     let take = || {
         let place = Place::on(store);
-        let holder = Running::start(&mut place.run(&["--duration", "2s"], "echo up >up; sleep 600"));
+        let holder = Running::start(&mut place.run(&["--duration", &duration], "echo up >up; sleep 600"));
         place.await_line("up");
-        let contender = Running::start(&mut place.run(&["--duration", "2s"], "echo ran >ran"));
+        let contender = Running::start(&mut place.run(&["--duration", &duration], "echo ran >ran"));
         let left = place.remaining().unwrap();
         let killed = LocalInstant::now();
         holder.signal(Signal::SIGKILL);
