@@ -116,16 +116,3 @@ fn the_default_store_is_a_file_of_the_users() {
     assert_eq!(code(&mut command), Some(0));
     assert!(place.path("named.db").is_file());
 }
-
-#[test]
-fn migrate_makes_the_table_or_shows_how() {
-    let place = Place::new();
-    let output = output(place.lease().args(["migrate", "--print", "--store", &place.url()]));
-    let sql = String::from_utf8(output.stdout).unwrap();
-    assert!(sql.contains("CREATE TABLE IF NOT EXISTS") && sql.contains("hand_over_at"), "{sql}");
-    assert!(!place.path("leases.db").exists(), "printing touches nothing");
-    for _ in 0..2 {
-        assert_eq!(code(place.lease().args(["migrate", "--store", &place.url()])), Some(0));
-    }
-    assert!(place.path("leases.db").is_file());
-}

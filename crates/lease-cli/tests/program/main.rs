@@ -11,6 +11,7 @@ mod mssql;
 mod outage;
 mod postgres;
 mod run;
+mod servers;
 mod signals;
 mod stores;
 mod support;

@@ -1,27 +1,13 @@
-//! Stores on a PostgreSQL server: what can be wrong with one at the start, and its table.
+//! Stores on a PostgreSQL server: what can be wrong with one at the start.
 
-use std::{
-    fs,
-    net::{TcpListener, UdpSocket},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, net::UdpSocket, process::Command};
 
 use lease_conformance::servers::PostgresServer;
-use lease_core::clock::LocalInstant;
 
-use crate::support::{Place, Store, code, output, refusal};
-
-/// Runs on this store, and expects the code, one line, no command, and no password.
-fn refused(url: &str, expected: i32) -> String {
-    let place = Place::new();
-    let (code, said) = refusal(place.lease().args(["run", "--name", "job", "--store", url, "--", "touch", "ran"]));
-    assert_eq!(code, Some(expected), "{url}: {said}");
-    assert!(said.starts_with("lease: ") && said.lines().count() == 1, "{said:?}");
-    assert!(!said.contains("hunter"), "a password was shown: {said}");
-    assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 0, "{url} left something behind");
-    said
-}
+use crate::{
+    servers::{refused, takes_a_second},
+    support::{Place, refusal},
+};
 
 /// What can never be a store is bad usage, and nobody is asked for it.
 #[test]
@@ -44,29 +30,6 @@ fn a_url_that_cannot_be() {
     }
 }
 
-#[test]
-fn a_server_that_is_not_there() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let said = refused(&format!("postgres://app:hunter2@127.0.0.1:{port}/service"), 69);
-    assert!(said.starts_with("lease: open lease store: database unavailable") && said.contains("refused"), "{said}");
-    let said = refused("postgres://app:hunter2@no-such-host.invalid/service", 69);
-    assert!(said.contains("database unavailable"), "{said}");
-}
-
-/// S12, CL-03: a server that takes connections and says nothing is waited for as long as an operation may take.
-#[test]
-fn a_server_that_does_not_answer() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url =
-        format!("postgres://app:hunter2@127.0.0.1:{}/service?operation_timeout=1", silent.local_addr().unwrap().port());
-    takes_a_second(|| refused(&url, 69));
-    takes_a_second(|| {
-        let (code, said) = refusal(Place::new().lease().args(["migrate", "--store", &url]));
-        assert!(code == Some(69) && !said.contains("hunter"), "{code:?}: {said}");
-        said
-    });
-}
-
 /// S12, CL-03: a resolver that says nothing is waited for no longer, though a look-up cannot be stopped: it takes 10 s to fail.
 #[test]
 #[ignore = "mounts a file: run `cargo test -p lease-cli resolver -- --ignored` as root"]
@@ -84,14 +47,6 @@ fn a_resolver_that_does_not_answer() {
         assert_eq!(code, Some(69), "{said}");
         said
     });
-}
-
-/// Expects this to take the operation timeout of a second.
-fn takes_a_second(attempt: impl FnOnce() -> String) {
-    let started = LocalInstant::now();
-    let said = attempt();
-    let took = LocalInstant::now().saturating_duration_since(started);
-    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(5), "{took:?}: {said}");
 }
 
 /// A role that is not let in, and a database that does not exist. No password is shown, be it right or wrong.
@@ -116,28 +71,4 @@ fn a_server_that_refuses() {
     assert!(said.contains("permission denied"), "{said}");
     let elsewhere = as_app(":hunter2").replace("/postgres", "/absent");
     assert!(refused(&elsewhere, 64).contains("\"absent\" does not exist"));
-}
-
-#[test]
-#[cfg_attr(
-    lease_no_postgres,
-    ignore = "no PostgreSQL server: run `LEASE_POSTGRES_URL=postgres://USER@HOST/DATABASE cargo xtask test`"
-)]
-fn migrate_makes_the_table_or_shows_how() {
-    let place = Place::on(Store::Postgres);
-    let printed = output(place.lease().args(["migrate", "--print", "--store", &place.url()]));
-    assert_eq!(printed.status.code(), Some(0));
-    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()";
-    assert_eq!(place.database.session().number(tables), Some(0), "printing touches nothing");
-    for _ in 0..2 {
-        assert_eq!(code(place.lease().args(["migrate", "--store", &place.url()])), Some(0));
-    }
-    assert_eq!(place.database.session().number(tables), Some(1));
-
-    // What was printed makes a table that will do.
-    let by_hand = Place::on(Store::Postgres);
-    let sql = String::from_utf8(output(by_hand.lease().args(["migrate", "--print", "--store", &by_hand.url()])).stdout);
-    by_hand.database.session().execute(&sql.unwrap());
-    assert_eq!(by_hand.database.session().number(tables), Some(1));
-    assert_eq!(code(&mut by_hand.run(&["--no-wait"], "exit 0")), Some(0));
 }

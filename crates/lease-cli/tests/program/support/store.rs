@@ -117,6 +117,17 @@ impl Database {
         }
     }
 
+    /// How many tables there are, but the system's own. A file that is not there is not made by this.
+    pub(crate) fn tables(&self) -> i64 {
+        let query = match self {
+            Self::Sqlite(file) if !file.exists() => return 0,
+            Self::Sqlite(_) => "SELECT count(*) FROM sqlite_schema WHERE type = 'table'",
+            Self::Postgres(_) => "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()",
+            Self::Mssql(_) => "SELECT COUNT_BIG(*) FROM sys.tables WHERE name = N'singleton_leases'",
+        };
+        self.session().number(query).unwrap()
+    }
+
     /// What is left of the lease `job` by the database's clock; none when nobody has it. It is a plain read, which no lock holds up.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.remaining_in(&self.session())
