@@ -9,6 +9,6 @@ mod durations;
 mod fence;
 mod locks;
 mod race;
+mod real_server;
 mod schema;
-mod sqlserver;
 mod support;
